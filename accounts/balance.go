@@ -1,0 +1,179 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/ledgers"
+)
+
+// Bounds of the journal pages read to tell when units come back.
+const (
+	firstPage = 2 * maxLive
+	maxPages  = 4
+)
+
+// Balance is what a subject has on a limit, in the limit's units.
+type Balance struct {
+	// Quota is the target of the newest quota step, plus grants, less revocations.
+	Quota uint64
+	// Used is what is taken now; after a lowering it may be above the quota.
+	Used uint64
+	// Remaining is quota less used, at least 0.
+	Remaining uint64
+}
+
+// Balances reads the balances of the charges' accounts, in their order. A subject that was never
+// seen has its full quota, and nothing is created for it. Amounts of the charges play no part.
+func (b *Book) Balances(ctx context.Context, charges []Charge) ([]Balance, error) {
+	ids := make([]ledgers.ID, len(charges))
+	for i, c := range charges {
+		ids[i] = c.account
+	}
+	found, err := b.driver.LookupAccounts(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("look up %d accounts: %w", len(ids), err)
+	}
+	balances := make([]Balance, len(charges))
+	for i, c := range charges {
+		if len(found) == 0 || found[0].ID != c.account {
+			balances[i] = Balance{Quota: c.Limit.Quota, Remaining: c.Limit.Quota}
+			continue
+		}
+		newest, seen := c.standing.quota()
+		if !seen {
+			read, exists, err := b.newestStep(ctx, c.account)
+			if err != nil {
+				return nil, err
+			}
+			newest = read
+			if !exists { // its owner has yet to send the first quota
+				newest = step{target: c.Limit.Quota, revision: c.Limit.Revision}
+			}
+		}
+		balances[i] = balanceOf(found[0], newest, c.Limit, b.options.Shared)
+		found = found[1:]
+	}
+	return balances, nil
+}
+
+// balanceOf works out a balance. What the account holds beyond the base of its quota steps are
+// grants less revocations. A quota that the config has changed counts as changed, though the step
+// may be yet to come.
+func balanceOf(a ledgers.Account, newest step, limit Limit, shared bool) Balance {
+	target, _ := newest.wanted(limit, shared)
+	held := ledgers.SubtractFloor(a.CreditsPosted, a.DebitsPosted).Lo
+	quota := uint64(max(0, int64(target)+int64(held)-int64(newest.base)))
+	used := a.DebitsPending.Lo
+	return Balance{Quota: quota, Used: used, Remaining: quota - min(quota, used)}
+}
+
+// Next returns the ledger's time at which the next unit of the charge's account comes back, 0 if
+// none is out. Used is what a balance read just now says is out.
+func (b *Book) Next(ctx context.Context, c Charge, used uint64) (uint64, error) {
+	c.standing.mu.Lock()
+	end, known := c.standing.live.next(b.Now())
+	c.standing.mu.Unlock()
+	if known {
+		return end, nil
+	}
+	if used == 0 {
+		return 0, nil
+	}
+	return b.readLive(ctx, c, used, 1)
+}
+
+// Wait returns the ledger's time from which need units of the charge's account will have come back.
+// Used is what a balance read just now says is out. Where the time cannot be told by reading a
+// bounded number of pages, the answer is one by which they surely will be back.
+func (b *Book) Wait(ctx context.Context, c Charge, used, need uint64) (uint64, error) {
+	c.standing.mu.Lock()
+	end, known := c.standing.live.free(b.Now(), need)
+	c.standing.mu.Unlock()
+	if known {
+		return end, nil
+	}
+	return b.readLive(ctx, c, used, need)
+}
+
+// readLive reads the live charges from the journal, remembers them, and returns when need units will
+// be back.
+func (b *Book) readLive(ctx context.Context, c Charge, used, need uint64) (uint64, error) {
+	c.standing.mu.Lock()
+	charges := c.standing.live.charges
+	c.standing.mu.Unlock()
+	now := b.Now()
+	window := uint64(c.Limit.WindowSeconds) * uint64(time.Second)
+	reader := liveReader{ended: make(map[ledgers.ID]bool)}
+	filter := ledgers.AccountFilter{
+		AccountID: c.account, Debits: true, Limit: firstPage,
+		TimestampMin: now - min(now, window) + 1,
+	}
+	all, err := b.readPages(ctx, filter, &reader)
+	if err != nil {
+		return 0, err
+	}
+	outs, sum := reader.live(now)
+	if all && sum < used { // charged when the window was longer
+		older := filter
+		older.TimestampMin, older.TimestampMax, older.Reversed = 0, filter.TimestampMin-1, true
+		all, err = b.readPages(ctx, older, &reader)
+		if err != nil {
+			return 0, err
+		}
+		outs, sum = reader.live(now)
+	}
+	found := live{outs: outs, complete: all || sum >= used}
+	end, known := found.free(now, need)
+	if len(found.outs) > maxLive {
+		found.cut()
+	}
+	c.standing.mu.Lock()
+	defer c.standing.mu.Unlock()
+	found.charges = c.standing.live.charges
+	found.complete = found.complete && found.charges == charges
+	c.standing.live = found
+	if known {
+		return end, nil
+	}
+	return now + window, nil
+}
+
+// readPages reads at most maxPages pages and reports whether that was all.
+func (b *Book) readPages(ctx context.Context, filter ledgers.AccountFilter, reader *liveReader,
+) (all bool, err error) {
+	for range maxPages {
+		page, err := b.driver.AccountTransfers(ctx, filter)
+		if err != nil {
+			return false, fmt.Errorf("live charges of account %s: %w", filter.AccountID, err)
+		}
+		reader.read(page)
+		if len(page) < int(filter.Limit) {
+			return true, nil
+		}
+		last := page[len(page)-1].Timestamp
+		if filter.Reversed {
+			filter.TimestampMax = last - 1
+		} else {
+			filter.TimestampMin = last + 1
+		}
+		filter.Limit = ledgers.MaxEvents
+	}
+	return false, nil
+}
+
+// Overage returns what the charge's subject used beyond its quota.
+func (b *Book) Overage(ctx context.Context, c Charge) (uint64, error) {
+	id := b.namespace.OverageAccount(c.Limit.Name, c.Subject)
+	found, err := b.driver.LookupAccounts(ctx, []ledgers.ID{id})
+	if err != nil {
+		return 0, fmt.Errorf("look up account %s: %w", id, err)
+	}
+	if len(found) == 0 {
+		return 0, nil
+	}
+	debits, _ := ledgers.Sum(found[0].DebitsPending, found[0].DebitsPosted)
+	credits, _ := ledgers.Sum(found[0].CreditsPending, found[0].CreditsPosted)
+	return ledgers.SubtractFloor(debits, credits).Lo, nil
+}

@@ -1,0 +1,155 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"weir/ledgers"
+)
+
+// defaultRemembered is how many accounts a Book remembers unless told otherwise.
+const defaultRemembered = 1 << 16
+
+// Options change how a [Book] works. The zero value is a book that is alone on its ledger.
+type Options struct {
+	// Now is the wall clock of this node; nil means time.Now. Only differences of it are used, and
+	// only between answers of the ledger, whose clock counts.
+	Now func() time.Time
+	// Shared says that other nodes write to the same ledger.
+	Shared bool
+	// Remembered is how many accounts are remembered, about 200 bytes each and up to 2 KiB; 0 means
+	// 65,536. A forgotten account costs two more calls to the ledger when it is next seen.
+	Remembered int
+}
+
+// Book keeps the accounts of all limits on one ledger: it opens them when a subject is first seen,
+// charges them, changes quotas and reads balances. It is safe for concurrent use, and any number of
+// books, in any number of processes, may share a ledger.
+//
+// Charge is the call that matters: it takes units for one request from one account or several, all
+// or nothing, and says how the ledger decided. A refusal is an [Outcome]; an error means that the
+// ledger did not answer, or not in a way the book knows, and that nothing is known of the charge.
+type Book struct {
+	driver    ledgers.Driver
+	namespace Namespace
+	options   Options
+	clock     clock
+
+	standings *lru.Cache[ledgers.ID, *standing]
+	operators sync.Map      // ids of operator accounts known to exist
+	changing  chan struct{} // held by the one grant or revocation under way
+}
+
+// NewBook returns a book on the ledger behind driver. The namespace must be the same for all books
+// on that ledger, and for ever. Options may be nil.
+func NewBook(driver ledgers.Driver, namespace Namespace, options *Options) (*Book, error) {
+	b := &Book{driver: driver, namespace: namespace, changing: make(chan struct{}, 1)}
+	if options != nil {
+		b.options = *options
+	}
+	if b.options.Now == nil {
+		b.options.Now = time.Now
+	}
+	if b.options.Remembered <= 0 {
+		b.options.Remembered = defaultRemembered
+	}
+	b.clock.now = b.options.Now
+	standings, err := lru.New[ledgers.ID, *standing](b.options.Remembered)
+	if err != nil {
+		return nil, fmt.Errorf("remember %d accounts: %w", b.options.Remembered, err)
+	}
+	b.standings = standings
+	return b, nil
+}
+
+// Now returns the ledger's time in nanoseconds since 1970: the newest timestamp that this book has
+// seen plus the time passed since, or the node's own time where it has seen none.
+func (b *Book) Now() uint64 { return b.clock.read() }
+
+// standing is what a book remembers of one user account. Everything in it can be read from the
+// ledger again.
+type standing struct {
+	mu   sync.Mutex
+	seen bool // the account's first quota was answered `created` or `exists`
+	step step // newest quota step known
+	live live
+}
+
+// standing returns what is remembered of an account, nothing at first.
+func (b *Book) standing(account ledgers.ID) *standing {
+	s, ok := b.standings.Get(account)
+	if ok {
+		return s
+	}
+	s = &standing{}
+	previous, raced, _ := b.standings.PeekOrAdd(account, s)
+	if raced {
+		return previous
+	}
+	return s
+}
+
+// know notes a quota step unless a newer one is known.
+func (s *standing) know(newest step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.seen || newest.n >= s.step.n {
+		s.step = newest
+	}
+	s.seen = true
+}
+
+// quota returns the newest quota step known, and whether the account has been seen.
+func (s *standing) quota() (step, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.step, s.seen
+}
+
+// clock guesses the ledger's time between its answers.
+type clock struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	newest uint64
+	at     time.Time
+}
+
+func (c *clock) saw(timestamp uint64) {
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if timestamp > c.newest {
+		c.newest, c.at = timestamp, now
+	}
+}
+
+func (c *clock) read() uint64 {
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.newest == 0 {
+		return uint64(now.UnixNano())
+	}
+	return c.newest + uint64(max(0, now.Sub(c.at)))
+}
+
+// createTransfers sends one batch and notes the ledger's time. An `exists` carries the time of the
+// first attempt instead.
+func (b *Book) createTransfers(ctx context.Context, batch []ledgers.Transfer,
+) ([]ledgers.TransferResult, error) {
+	results, err := b.driver.CreateTransfers(ctx, batch)
+	if err != nil {
+		return nil, fmt.Errorf("create %d transfers: %w", len(batch), err)
+	}
+	for _, r := range results {
+		if r.Status != ledgers.TransferExists {
+			b.clock.saw(r.Timestamp)
+		}
+	}
+	return results, nil
+}

@@ -1,0 +1,14 @@
+package accounts
+
+import "errors"
+
+var (
+	// ErrStatus is wrapped by every call that the ledger answered with a status that this package
+	// does not expect: the chart has changed under the data, or somebody else writes to the ledger.
+	ErrStatus = errors.New("unexpected answer of the ledger")
+	// ErrContended is returned when other nodes changed the same subject's quota so often that the
+	// bounded number of tries was used up. Nothing was charged.
+	ErrContended = errors.New("the quota of the subject keeps changing")
+	// ErrLedgerNumber is returned by Chart for a ledger number that is zero or taken twice.
+	ErrLedgerNumber = errors.New("ledger number")
+)

@@ -1,0 +1,117 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+
+	"weir/ledgers"
+)
+
+// MaxQuota is the most units that one subject may hold on a limit, and the most that one charge or
+// grant may name: what an integer of a structured header field (RFC 9651) can carry.
+const MaxQuota = 999_999_999_999_999
+
+// Grant adds the charge's amount to the subject's quota for good. The id is required: the same grant
+// sent again is answered Replayed, for ever, and another amount under its id Conflict.
+func (b *Book) Grant(ctx context.Context, id string, c Charge) (Result, error) {
+	return b.change(ctx, id, c, CodeGrant)
+}
+
+// Revoke takes the charge's amount from the subject's quota for good. It is Refused where less than
+// that is free. The id is required, and shares its name space with the grants' ids.
+func (b *Book) Revoke(ctx context.Context, id string, c Charge) (Result, error) {
+	return b.change(ctx, id, c, CodeRevocation)
+}
+
+// change makes one grant or revocation. They are made one at a time, so that two grants that fit
+// only one by one do not pass [MaxQuota] together.
+func (b *Book) change(ctx context.Context, id string, c Charge, code uint16) (Result, error) {
+	select {
+	case b.changing <- struct{}{}:
+		defer func() { <-b.changing }()
+	case <-ctx.Done():
+		return Result{}, fmt.Errorf("wait for another grant: %w", ctx.Err())
+	}
+	t := b.changeTransfer(id, c, code)
+	result, found, err := b.sent(ctx, t)
+	if err != nil || found {
+		return result, err
+	}
+	quotas, err := b.provision(ctx, []Charge{c})
+	if err != nil {
+		return Result{}, err
+	}
+	balances, err := b.Balances(ctx, []Charge{c})
+	if err != nil {
+		return Result{}, err
+	}
+	switch balance := balances[0]; {
+	case code == CodeGrant && balance.Quota+c.Amount > MaxQuota:
+		return Result{Outcome: TooLarge, Timestamp: b.Now()}, nil
+	case code == CodeRevocation && balance.Remaining < c.Amount:
+		return Result{Outcome: Refused, Timestamp: b.Now()}, nil
+	}
+	results, err := b.createTransfers(ctx, append(quotas, t))
+	if err != nil {
+		return Result{}, err
+	}
+	if len(quotas) > 0 {
+		err = b.sawQuota(ctx, c, results[0].Status)
+		if err != nil {
+			return Result{}, err
+		}
+	}
+	return b.changed(ctx, t, results[len(quotas)])
+}
+
+// changed reads the ledger's answer to a grant or a revocation.
+func (b *Book) changed(ctx context.Context, t ledgers.Transfer, r ledgers.TransferResult,
+) (Result, error) {
+	switch {
+	case r.Status == ledgers.TransferCreated:
+		return Result{Transfer: t.ID, Timestamp: r.Timestamp}, nil
+	case r.Status == ledgers.TransferExceedsCredits:
+		return Result{Outcome: Refused, Timestamp: r.Timestamp}, nil
+	case r.Status == ledgers.TransferIDAlreadyFailed:
+		return Result{Outcome: Refused, Timestamp: r.Timestamp, Burnt: true}, nil
+	case r.Status.Exists():
+		result, found, err := b.sent(ctx, t)
+		if err != nil || found {
+			return result, err
+		}
+	}
+	return Result{}, fmt.Errorf("%w: %s for transfer %s", ErrStatus, r.Status, t.ID)
+}
+
+func (b *Book) changeTransfer(id string, c Charge, code uint16) ledgers.Transfer {
+	operator := b.namespace.OperatorAccount(c.Limit.Name)
+	t := ledgers.Transfer{
+		ID:              b.namespace.GrantTransfer(c.Limit.Name, c.Subject, id),
+		DebitAccountID:  operator,
+		CreditAccountID: c.account,
+		Amount:          ledgers.AmountOf(c.Amount),
+		UserData128:     b.namespace.fingerprint(codeNames[code], []Charge{c}),
+		Ledger:          c.Limit.Ledger,
+		Code:            code,
+	}
+	if code == CodeRevocation {
+		t.DebitAccountID, t.CreditAccountID = c.account, operator
+	}
+	return t
+}
+
+// sent looks whether a grant or a revocation was made before under the same id.
+func (b *Book) sent(ctx context.Context, t ledgers.Transfer) (Result, bool, error) {
+	found, err := b.driver.LookupTransfers(ctx, []ledgers.ID{t.ID})
+	if err != nil {
+		return Result{}, false, fmt.Errorf("look up transfer %s: %w", t.ID, err)
+	}
+	if len(found) == 0 {
+		return Result{}, false, nil
+	}
+	result := Result{Outcome: Replayed, Transfer: t.ID, Timestamp: found[0].Timestamp}
+	if found[0].UserData128 != t.UserData128 {
+		result.Outcome = Conflict
+	}
+	return result, true, nil
+}

@@ -1,0 +1,117 @@
+package accounts
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"weir/ledgers"
+)
+
+// Namespace separates the ids of deployments that share a ledger. Every id that is not random is a
+// name-based UUID (version 8, SHA-256) in it. The derivations below are a published promise, pinned
+// by golden tables: the same names give the same ids for ever.
+type Namespace uuid.UUID
+
+// ParseNamespace reads a namespace as a UUID in its usual spelling.
+func ParseNamespace(s string) (Namespace, error) {
+	id, err := uuid.Parse(s)
+	if err != nil {
+		return Namespace{}, fmt.Errorf("namespace %q is not a UUID: %w", s, err)
+	}
+	return Namespace(id), nil
+}
+
+// name builds what is hashed: the kind and each part, each behind its length, so that no two lists
+// of parts give the same bytes, whatever separators they hold.
+type name []byte
+
+func nameOf(kind string) name { return make(name, 0, 128).text(kind) }
+
+func (n name) text(part string) name {
+	n = binary.BigEndian.AppendUint32(n, uint32(len(part)))
+	return append(n, part...)
+}
+
+func (n name) id(id ledgers.ID) name {
+	b := id.Bytes()
+	n = binary.BigEndian.AppendUint32(n, uint32(len(b)))
+	return append(n, b[:]...)
+}
+
+func (n name) number(v uint64) name {
+	n = binary.BigEndian.AppendUint32(n, 8)
+	return binary.BigEndian.AppendUint64(n, v)
+}
+
+func (ns Namespace) hash(n name) ledgers.ID {
+	return ledgers.IDFromBytes(uuid.NewHash(sha256.New(), uuid.UUID(ns), n, 8))
+}
+
+// UserAccount is the account of a subject on a limit.
+func (ns Namespace) UserAccount(limit, subject string) ledgers.ID {
+	return ns.hash(nameOf("account").text(limit).text(subject))
+}
+
+// OperatorAccount is the account that grants a limit's quota.
+func (ns Namespace) OperatorAccount(limit string) ledgers.ID {
+	return ns.hash(nameOf("operator").text(limit))
+}
+
+// OverageAccount is the account of what a subject used beyond its quota.
+func (ns Namespace) OverageAccount(limit, subject string) ledgers.ID {
+	return ns.hash(nameOf("overage").text(limit).text(subject))
+}
+
+// QuotaStep is the n-th quota step of a user account; 0 is the first quota.
+func (ns Namespace) QuotaStep(account ledgers.ID, n uint64) ledgers.ID {
+	return ns.hash(nameOf("quota").id(account).number(n))
+}
+
+// GrantTransfer is the grant or the revocation that a caller named id for a subject of a limit. Both
+// share one name: an id names one change.
+func (ns Namespace) GrantTransfer(limit, subject, id string) ledgers.ID {
+	return ns.hash(nameOf("grant").text(limit).text(subject).text(id))
+}
+
+// checkTransfer is the first transfer of the check that a caller named id. The id is scoped to the
+// set of accounts that the check names, sorted by account id.
+func (ns Namespace) checkTransfer(id string, sorted []Charge) ledgers.ID {
+	n := nameOf("check").text(id)
+	for _, c := range sorted {
+		n = n.text(c.Limit.Name).text(c.Subject)
+	}
+	return ns.hash(n)
+}
+
+// MemberTransfer is member k > 0 of the chain whose first charge is first.
+func (ns Namespace) MemberTransfer(first ledgers.ID, k int) ledgers.ID {
+	return ns.hash(nameOf("member").id(first).number(uint64(k)))
+}
+
+// EndTransfer is whatever ends a pending transfer: all ends compete for this one id.
+func (ns Namespace) EndTransfer(pending ledgers.ID) ledgers.ID {
+	return ns.hash(nameOf("end").id(pending))
+}
+
+// fingerprint condenses what a request asks, so that the same id with other amounts is told from the
+// same request sent again.
+func (ns Namespace) fingerprint(kind string, sorted []Charge) ledgers.Amount {
+	n := nameOf(kind)
+	for _, c := range sorted {
+		n = n.text(c.Limit.Name).text(c.Subject).number(c.Amount)
+	}
+	return ledgers.Amount(ns.hash(n))
+}
+
+// NewTransfer returns an id for a transfer that no caller named: a UUID of version 7, so that later
+// ids are larger numbers, which ledgers store best.
+func NewTransfer() (ledgers.ID, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return ledgers.ID{}, fmt.Errorf("random id: %w", err)
+	}
+	return ledgers.IDFromBytes(id), nil
+}

@@ -1,0 +1,73 @@
+package limiter
+
+import (
+	"context"
+
+	"weir/accounts"
+)
+
+// exhausted returns the index of the first charge that is remembered to be refused, -1 if none is.
+func (l *Limiter) exhausted(charges []charge) int {
+	now := l.book.Now()
+	for i, c := range charges {
+		_, denied := l.memory.denies(c.Account(), c.Amount, now)
+		if denied {
+			return i
+		}
+	}
+	return -1
+}
+
+// remembered answers a request without writing to the ledger, because charge at is remembered to be
+// refused. A request with an id may ask the ledger all the same, up to a cap; past it, only whether
+// the id was admitted before is read.
+func (l *Limiter) remembered(ctx context.Context, id string, charges []charge, at int,
+) (decision Decision, decided bool, err error) {
+	now := l.book.Now()
+	if id != "" {
+		if l.memory.bypass(charges[at].Account(), now) {
+			return Decision{}, false, nil
+		}
+		result, found, err := l.book.Recall(ctx, id, booked(charges))
+		switch {
+		case err != nil:
+			return Decision{}, false, failure(err)
+		case found && result.Outcome == accounts.Replayed:
+			return l.allowed(ctx, charges, result), true, nil
+		case found:
+			return Decision{}, false, spent(result.Outcome, id)
+		}
+	}
+	read, err := l.recollect(ctx, charges, at, now)
+	if err != nil {
+		return Decision{}, false, failure(err)
+	}
+	for i, c := range charges {
+		if hopeless(c.Amount, read[i].Balance) {
+			return Decision{}, false, exceedsQuota(c, read[i].Balance, false)
+		}
+	}
+	result := accounts.Result{Outcome: accounts.Refused, Timestamp: now, Refused: at}
+	d := deny(charges, read, result, l.options.Lag)
+	d.IDNotRecorded = id != ""
+	l.metrics.remembered.Inc()
+	return d, true, nil
+}
+
+// recollect gives the figures of a denial from memory: of one account without asking the ledger, of
+// several by reading.
+func (l *Limiter) recollect(ctx context.Context, charges []charge, at int, now uint64,
+) ([]figures, error) {
+	if len(charges) > 1 {
+		return l.read(ctx, charges, true)
+	}
+	balance, still := l.memory.denies(charges[at].Account(), charges[at].Amount, now)
+	if !still {
+		return l.read(ctx, charges, true)
+	}
+	f, err := l.figure(ctx, charges[at].Charge, balance, true)
+	if err != nil {
+		return nil, err
+	}
+	return []figures{f}, nil
+}

@@ -1,0 +1,269 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/accounts"
+)
+
+// defaultDeadline bounds a ledger call unless told otherwise.
+const defaultDeadline = 5 * time.Second
+
+// Options change how a [Limiter] works. The zero value is a limiter that is alone on its ledger.
+type Options struct {
+	// Deadline bounds what one request waits for the ledger; 0 means 5 s.
+	Deadline time.Duration
+	// Lag is how much later than its time-out the ledger gives units back; it is added to every
+	// Retry-After. 0 for the embedded ledger.
+	Lag time.Duration
+	// Shared says that other nodes write to the same ledger.
+	Shared bool
+	// Registerer takes the limiter's metrics; nil keeps none. No label ever holds a subject.
+	Registerer prometheus.Registerer
+}
+
+// Limiter decides requests against limits, each decision an entry in a ledger. It is safe for
+// concurrent use.
+//
+// Check is the call that matters. It charges all members of a request in one atomic step or none,
+// and answers with a [Decision]:
+//
+//   - never more than the quota of a limit is taken within any window, at any concurrency and over
+//     any number of processes on one ledger: a unit taken at t is back at t + window;
+//   - a request with an id is charged once, however often it is sent, and answered the same;
+//   - a denied request costs nothing anywhere;
+//   - RetryAfter is true: who waits that long and asks with a new id is admitted, unless others
+//     took the units.
+//
+// A denial is a Decision. An error is an [*Error]: the request cannot be decided as sent, or the
+// ledger did not answer. Once a request was sent to the ledger, its caller's cancellation does not
+// stop it: a write is finished whoever waits for it.
+type Limiter struct {
+	book    *accounts.Book
+	limits  atomic.Pointer[Limits]
+	memory  *memory
+	metrics metrics
+	options Options
+}
+
+// New returns a limiter that charges limits in book. Options may be nil.
+func New(book *accounts.Book, limits *Limits, options *Options) (*Limiter, error) {
+	l := &Limiter{book: book}
+	if options != nil {
+		l.options = *options
+	}
+	if l.options.Deadline <= 0 {
+		l.options.Deadline = defaultDeadline
+	}
+	memory, err := newMemory(l.options.Shared)
+	if err != nil {
+		return nil, err
+	}
+	l.memory = memory
+	l.metrics, err = newMetrics(l.options.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	l.limits.Store(limits)
+	return l, nil
+}
+
+// Limits returns the limits in force.
+func (l *Limiter) Limits() *Limits { return l.limits.Load() }
+
+// SetLimits puts other limits in force. Requests under way are decided by the old ones. What subjects
+// have used stays used; a changed quota is booked when its subject is next seen.
+func (l *Limiter) SetLimits(limits *Limits) {
+	l.limits.Store(limits)
+	l.memory.clear()
+}
+
+// Check decides a request and charges it if it passes. See [Limiter].
+func (l *Limiter) Check(ctx context.Context, r Request) (Decision, error) {
+	charges, err := l.resolve(r)
+	if err != nil {
+		l.metrics.failed(err)
+		return Decision{}, err
+	}
+	ctx, cancel := l.detached(ctx)
+	defer cancel()
+	decision, err := l.check(ctx, r.ID, charges)
+	if err != nil {
+		l.metrics.failed(err)
+		return Decision{}, err
+	}
+	l.metrics.decided(charges, decision)
+	return decision, nil
+}
+
+// detached returns a context that the caller cannot cancel, with the deadline of a ledger call.
+func (l *Limiter) detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), l.options.Deadline)
+}
+
+func (l *Limiter) check(ctx context.Context, id string, charges []charge) (Decision, error) {
+	looks := 0
+	for _, c := range charges {
+		if c.Amount == 0 {
+			looks++
+		}
+	}
+	if looks == len(charges) {
+		return l.look(ctx, charges)
+	}
+	exhausted := l.exhausted(charges)
+	if exhausted >= 0 {
+		decision, decided, err := l.remembered(ctx, id, charges, exhausted)
+		if err != nil || decided {
+			return decision, err
+		}
+	}
+	result, err := l.book.Charge(ctx, id, booked(charges))
+	if err != nil {
+		return Decision{}, failure(err)
+	}
+	switch result.Outcome {
+	case accounts.Accepted, accounts.Replayed:
+		return l.allowed(ctx, charges, result), nil
+	case accounts.Refused:
+		return l.refused(ctx, id, charges, result)
+	default:
+		return Decision{}, spent(result.Outcome, id)
+	}
+}
+
+// booked returns the charges as the books know them.
+func booked(charges []charge) []accounts.Charge {
+	list := make([]accounts.Charge, len(charges))
+	for i, c := range charges {
+		list[i] = c.Charge
+	}
+	return list
+}
+
+// spent is the error for an id that was admitted and cannot be answered again.
+func spent(outcome accounts.Outcome, id string) *Error {
+	e := &Error{NewIDRequired: true}
+	switch outcome {
+	case accounts.Conflict:
+		e.Code, e.Detail = CodeIDConflict, fmt.Sprintf("id %q was used for another request", id)
+	case accounts.Expired:
+		e.Code, e.Detail = CodeIDExpired, fmt.Sprintf("id %q was admitted and its window is over", id)
+	case accounts.Ended:
+		e.Code = CodeReservationClosed
+		e.Detail = fmt.Sprintf("id %q was admitted and what it took was given back", id)
+	default:
+		panic(fmt.Sprintf("limiter: outcome %d of a charge", outcome))
+	}
+	return e
+}
+
+// look decides a request that takes nothing by reading: no id is recorded.
+func (l *Limiter) look(ctx context.Context, charges []charge) (Decision, error) {
+	result := accounts.Result{Refused: -1}
+	read, err := l.read(ctx, charges, true)
+	if err != nil {
+		return Decision{}, failure(err)
+	}
+	result.Timestamp = l.book.Now()
+	for i := range charges {
+		if read[i].Remaining == 0 {
+			result.Refused = i
+			break
+		}
+	}
+	if result.Refused < 0 {
+		return allow(charges, read, result), nil
+	}
+	return deny(charges, read, result, l.options.Lag), nil
+}
+
+// allowed answers a request whose charge is booked. Whatever the reading of the balances brings: the
+// subject has paid and passes.
+func (l *Limiter) allowed(ctx context.Context, charges []charge, result accounts.Result) Decision {
+	off := true
+	for _, c := range charges {
+		off = off && c.limit.RemainingOff
+	}
+	if off {
+		return allow(charges, make([]figures, len(charges)), result)
+	}
+	read, err := l.read(ctx, charges, false)
+	if err != nil {
+		l.metrics.unread.Inc()
+		read = make([]figures, len(charges))
+	}
+	return allow(charges, read, result)
+}
+
+// refused answers a request that the ledger refused, and remembers what it said.
+func (l *Limiter) refused(ctx context.Context, id string, charges []charge, result accounts.Result,
+) (Decision, error) {
+	read, err := l.read(ctx, charges, true)
+	if err != nil {
+		return Decision{}, failure(err)
+	}
+	for i, c := range charges {
+		if hopeless(c.Amount, read[i].Balance) {
+			return Decision{}, exceedsQuota(c, read[i].Balance, id != "")
+		}
+	}
+	for i, c := range charges {
+		if need(c.Amount, read[i].Balance) > 0 {
+			l.memory.denied(c.Account(), max(1, c.Amount), result.Timestamp, read[i].next,
+				read[i].Balance)
+		}
+	}
+	d := deny(charges, read, result, l.options.Lag)
+	d.NewIDRequired = id != ""
+	return d, nil
+}
+
+func exceedsQuota(c charge, b accounts.Balance, burnt bool) *Error {
+	return &Error{
+		Code: CodeCostExceedsQuota, Limit: c.limit.Name, NewIDRequired: burnt,
+		Detail: fmt.Sprintf("cost %d is above the quota of %d on limit %q and can never pass",
+			c.Amount, b.Quota, c.limit.Name),
+	}
+}
+
+// read reads the balances and, for a denial, when enough comes back.
+func (l *Limiter) read(ctx context.Context, charges []charge, waits bool) ([]figures, error) {
+	list := booked(charges)
+	balances, err := l.book.Balances(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	read := make([]figures, len(charges))
+	for i, c := range list {
+		read[i], err = l.figure(ctx, c, balances[i], waits)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return read, nil
+}
+
+// figure completes a balance with the times at which units come back.
+func (l *Limiter) figure(ctx context.Context, c accounts.Charge, b accounts.Balance, wait bool,
+) (figures, error) {
+	f := figures{Balance: b, known: true}
+	next, err := l.book.Next(ctx, c, b.Used)
+	if err != nil {
+		return figures{}, err
+	}
+	f.next = next
+	missing := need(c.Amount, b)
+	if wait && missing > 0 && b.Quota > 0 && !hopeless(c.Amount, b) {
+		f.wait, err = l.book.Wait(ctx, c, b.Used, missing)
+		if err != nil {
+			return figures{}, err
+		}
+	}
+	return f, nil
+}

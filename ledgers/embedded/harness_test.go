@@ -1,0 +1,42 @@
+package embedded_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/ledgers/embedded"
+)
+
+// fakeClock is a wall clock that stands still until it is set. It starts at a round date.
+type fakeClock struct{ now atomic.Int64 }
+
+func newClock() *fakeClock {
+	c := &fakeClock{}
+	c.now.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano())
+	return c
+}
+
+func (c *fakeClock) set(at uint64)           { c.now.Store(int64(at)) }
+func (c *fakeClock) advance(d time.Duration) { c.now.Add(int64(d)) }
+func (c *fakeClock) read() time.Time         { return time.Unix(0, c.now.Load()) }
+
+func (c *fakeClock) options() *embedded.Options {
+	return &embedded.Options{Now: c.read, Volatile: true}
+}
+
+// open opens a ledger and closes it at the end of the test.
+func open(t testing.TB, dir string, options *embedded.Options) *embedded.Ledger {
+	t.Helper()
+	ledger, err := embedded.Open(dir, options)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() {
+		err := ledger.Close()
+		if err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return ledger
+}

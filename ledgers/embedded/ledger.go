@@ -1,0 +1,225 @@
+// Package embedded is a durable ledger in one process, with TigerBeetle's semantics, on Pebble.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/ledgers"
+)
+
+// The defaults of Options.
+const (
+	DefaultCacheAccounts = 1 << 18
+	DefaultQueueLength   = 1 << 14
+)
+
+// Options are the choices of a ledger. The zero value, or nil, is good.
+type Options struct {
+	// Now is the wall clock; nil means time.Now.
+	Now func() time.Time
+	// Elapsed is the monotonic time since some fixed start. It paces the ledger while the wall
+	// clock is behind it. Nil means the monotonic reading that time.Now has; without one, the
+	// ledger's time then stands still until the wall clock has caught up.
+	Elapsed func() time.Duration
+	// Volatile leaves out the syncs: what was answered may be lost when the machine stops, though
+	// not when the process does. For ledgers that are thrown away.
+	Volatile bool
+	// CacheAccounts is the number of accounts kept in memory, about 350 bytes each; 0 means
+	// DefaultCacheAccounts.
+	CacheAccounts int
+	// QueueLength is the number of calls that may wait; more get ledgers.ErrBusy. 0 means
+	// DefaultQueueLength.
+	QueueLength int
+	// Logger gets warnings; nil means none.
+	Logger *slog.Logger
+	// Registerer gets the metrics; nil means none.
+	Registerer prometheus.Registerer
+
+	// fs and liveInMemory are for tests.
+	fs           vfs.FS
+	liveInMemory int
+}
+
+func (o *Options) withDefaults() *Options {
+	options := Options{}
+	if o != nil {
+		options = *o
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if options.CacheAccounts == 0 {
+		options.CacheAccounts = DefaultCacheAccounts
+	}
+	if options.QueueLength == 0 {
+		options.QueueLength = DefaultQueueLength
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	if options.fs == nil {
+		options.fs = vfs.Default
+	}
+	if options.liveInMemory == 0 {
+		options.liveInMemory = defaultLiveInMemory
+	}
+	return &options
+}
+
+// Ledger is an open ledger. It implements ledgers.Driver.
+type Ledger struct {
+	dir     string
+	options *Options
+	db      *pebble.DB
+	lock    *pebble.Lock
+	clock   *clock
+	store   *diskStore
+	machine *machine
+	queue   *queue
+	// answers hands groups from the writer to the answerer, which waits for their sync.
+	answers chan *group
+	// durable is the newest timestamp that is synced.
+	durable atomic.Uint64
+	readers readers
+
+	// failed is closed, after failure was set, when the ledger cannot go on.
+	failed  chan struct{}
+	failure error
+	failing sync.Once
+
+	closing  sync.Once
+	closeErr error
+	stopped  chan struct{} // closed when writer and answerer are done
+}
+
+var _ ledgers.Driver = (*Ledger)(nil)
+
+// CreateAccounts implements ledgers.Driver.
+func (l *Ledger) CreateAccounts(
+	ctx context.Context, accounts []ledgers.Account,
+) ([]ledgers.AccountResult, error) {
+	b := &accountBatch{events: accounts, results: make([]ledgers.AccountResult, len(accounts))}
+	err := l.do(ctx, &request{batch: b}, len(accounts))
+	if err != nil {
+		return nil, err
+	}
+	return b.results, nil
+}
+
+// CreateTransfers implements ledgers.Driver.
+func (l *Ledger) CreateTransfers(
+	ctx context.Context, transfers []ledgers.Transfer,
+) ([]ledgers.TransferResult, error) {
+	b := &transferBatch{events: transfers, results: make([]ledgers.TransferResult, len(transfers))}
+	err := l.do(ctx, &request{batch: b}, len(transfers))
+	if err != nil {
+		return nil, err
+	}
+	return b.results, nil
+}
+
+// LookupAccounts implements ledgers.Driver.
+func (l *Ledger) LookupAccounts(
+	ctx context.Context, ids []ledgers.ID,
+) ([]ledgers.Account, error) {
+	r := &request{ids: ids}
+	err := l.do(ctx, r, len(ids))
+	if err != nil {
+		return nil, err
+	}
+	return r.accounts, nil
+}
+
+// do has the writer carry out a request of n events or ids and waits for the answer.
+func (l *Ledger) do(ctx context.Context, r *request, n int) error {
+	err := ctx.Err()
+	if err != nil {
+		return err
+	}
+	if n > ledgers.MaxEvents {
+		return ledgers.ErrTooManyEvents
+	}
+	r.events, r.done = n, make(chan struct{})
+	err = l.queue.push(r)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.failed:
+	}
+	select {
+	case <-r.done:
+		return nil
+	default:
+		return l.failure
+	}
+}
+
+// fail stops the ledger: whatever waits and whatever comes gets err.
+func (l *Ledger) fail(err error) {
+	l.failing.Do(func() {
+		l.failure = l.describe(err, ErrFailed)
+		l.options.Logger.Error("the ledger has stopped", "error", l.failure)
+		l.queue.close(l.failure)
+		close(l.failed)
+	})
+}
+
+// Close implements ledgers.Driver. It stores what makes the next start fast.
+func (l *Ledger) Close() error {
+	l.closing.Do(func() {
+		l.queue.close(ledgers.ErrClosed)
+		select {
+		case <-l.stopped:
+		case <-l.failed:
+		}
+		l.closeErr = l.release()
+	})
+	return l.closeErr
+}
+
+// release closes the files. After a failure Pebble may never come back, so it is not waited for
+// longer than releaseWait.
+func (l *Ledger) release() error {
+	select {
+	case <-l.failed:
+	default:
+		l.readers.close(ledgers.ErrClosed)
+		err := errors.Join(l.db.Close(), l.lock.Close())
+		if err != nil {
+			return l.describe(err, ErrFailed)
+		}
+		return nil
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }()
+		<-l.stopped
+		l.readers.close(l.failure)
+		_ = l.db.Close()
+		_ = l.lock.Close()
+	}()
+	timer := time.NewTimer(releaseWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	return l.failure
+}
+
+const releaseWait = time.Second

@@ -1,0 +1,304 @@
+package embedded
+
+import (
+	"weir/ledgers"
+)
+
+// The machine is the ledger's rules and nothing else: it reads through a store, writes into its
+// changes, and knows no files, no clock and no goroutines. Given the same store, the same events
+// and the same timestamps it does the same. The rules are TigerBeetle's; where a status could be
+// answered for several reasons, the order of the checks is the order of precedence.
+
+// store is what the machine reads: everything that groups before this one have changed. A store
+// that fails answers "nothing there" and remembers the failure, which discards the whole group.
+type store interface {
+	// account returns the account, to be changed in place, or nil.
+	account(id ledgers.ID) *account
+	// transfer returns the transfer of an id, or that the id is burnt or unknown.
+	transfer(id ledgers.ID) (ledgers.Transfer, presence)
+	// ending returns how the pending transfer with this timestamp was ended.
+	ending(pendingTimestamp uint64) ending
+	// livePendings returns, ordered, up to limit pending transfers that were not ended by a post or
+	// a void, from the key on; fewer than limit means that these are all.
+	livePendings(from liveKey, limit int) []livePending
+}
+
+// presence says what is known of a transfer's id.
+type presence int
+
+const (
+	unknown presence = iota
+	burnt
+	found
+)
+
+// account is an account in memory.
+type account struct {
+	ledgers.Account
+	// asOf is the ledger time of the record that was read: all transfers and expiries up to it are
+	// in the balance. Only the recovery after a crash looks at it.
+	asOf uint64
+	// dirtySince is the ledger time after which changes are missing in the stored record; 0 if
+	// there are none.
+	dirtySince uint64
+	// used is set by every use and cleared by the cache's hand.
+	used bool
+}
+
+// machine applies requests one after the other.
+type machine struct {
+	store store
+	// last is the newest timestamp given to an event or shown to a reader.
+	last uint64
+	// base is the value of last when the present group began.
+	base    uint64
+	live    liveSet
+	changes changes
+	undo    undo
+}
+
+// changes is what the present group of requests has done and the store does not know yet.
+type changes struct {
+	accounts  []*account
+	transfers []ledgers.Transfer
+	burnt     []burntID
+	endings   []endingChange
+	// dirtied lists accounts that were clean when the group changed them.
+	dirtied []*account
+	// expired counts the pending transfers that timed out.
+	expired int
+
+	accountByID     map[ledgers.ID]*account
+	transferByID    map[ledgers.ID]int32 // index into transfers; negative: burnt
+	endingByPending map[uint64]ending
+}
+
+type burntID struct {
+	id        ledgers.ID
+	timestamp uint64
+}
+
+type endingChange struct {
+	pendingTimestamp, end, timestamp uint64
+	how                              ending
+}
+
+// undo remembers what a chain has changed until the chain is known to hold.
+type undo struct {
+	open                         bool
+	accounts, transfers, endings int
+	images                       []accountImage
+}
+
+type accountImage struct {
+	of      *account
+	content ledgers.Account
+}
+
+func newMachine(s store, last uint64) *machine {
+	return &machine{store: s, last: last, base: last, changes: changes{
+		accountByID:     map[ledgers.ID]*account{},
+		transferByID:    map[ledgers.ID]int32{},
+		endingByPending: map[uint64]ending{},
+	}}
+}
+
+// batch is the events of one request, accounts or transfers, and the results in the making.
+type batch interface {
+	len() int
+	header(i int) eventHeader
+	// create applies the event and answers; a time of 0 means the event's own.
+	create(m *machine, i int, timestamp uint64) (status uint32, at uint64)
+	answer(i int, status uint32, timestamp uint64)
+	statuses() batchStatuses
+}
+
+type eventHeader struct {
+	linked, imported bool
+	timestamp        uint64
+}
+
+// batchStatuses are the statuses that both kinds of events share by meaning.
+type batchStatuses struct {
+	importedExpected, importedNotExpected uint32
+}
+
+// These statuses have one number for accounts and for transfers.
+const (
+	statusCreated             = uint32(ledgers.TransferCreated)
+	statusLinkedEventFailed   = uint32(ledgers.TransferLinkedEventFailed)
+	statusChainOpen           = uint32(ledgers.TransferLinkedEventChainOpen)
+	statusTimestampMustBeZero = uint32(ledgers.TransferTimestampMustBeZero)
+)
+
+// execute applies a request whose first event has the timestamp first; what has timed out by then
+// counts as expired. The last event gets the timestamp first + len - 1.
+func (m *machine) execute(b batch, first uint64) {
+	m.expire(first)
+	n := b.len()
+	chainStart, broken := -1, false
+	for i := range n {
+		timestamp := first + uint64(i)
+		event := b.header(i)
+		if event.linked && chainStart < 0 {
+			chainStart = i
+			m.openUndo()
+		}
+		status, at := m.executeEvent(b, i, timestamp, broken)
+		if status != statusCreated && chainStart >= 0 && !broken {
+			broken = true
+			m.rollBack()
+			for j := chainStart; j < i; j++ {
+				b.answer(j, statusLinkedEventFailed, first+uint64(j))
+			}
+		}
+		if at == 0 {
+			at = timestamp
+		}
+		b.answer(i, status, at)
+		m.burn(b, i, status, timestamp)
+		if chainStart >= 0 && (!event.linked || i == n-1) {
+			m.undo.open = false
+			chainStart, broken = -1, false
+		}
+	}
+	m.last = first + uint64(n) - 1
+}
+
+// executeEvent makes the checks that come before those of the event itself.
+func (m *machine) executeEvent(b batch, i int, timestamp uint64, broken bool) (uint32, uint64) {
+	event := b.header(i)
+	switch {
+	case event.linked && i == b.len()-1:
+		return statusChainOpen, 0
+	case broken:
+		return statusLinkedEventFailed, 0
+	case event.imported:
+		return b.statuses().importedNotExpected, 0
+	case b.header(0).imported:
+		return b.statuses().importedExpected, 0
+	case event.timestamp != 0:
+		return statusTimestampMustBeZero, 0
+	}
+	return b.create(m, i, timestamp)
+}
+
+// burn remembers the id of a transfer that was refused for what the ledger holds just now. It
+// outlives the chain that the refusal has broken.
+func (m *machine) burn(b batch, i int, status uint32, timestamp uint64) {
+	transfers, ok := b.(*transferBatch)
+	if !ok || !ledgers.TransferStatus(status).Transient() {
+		return
+	}
+	id := transfers.events[i].ID
+	m.changes.burnt = append(m.changes.burnt, burntID{id: id, timestamp: timestamp})
+	m.changes.transferByID[id] = -1
+}
+
+// account returns an account as the present group has it.
+func (m *machine) account(id ledgers.ID) *account {
+	if len(m.changes.accounts) > 0 {
+		a, ok := m.changes.accountByID[id]
+		if ok {
+			return a
+		}
+	}
+	return m.store.account(id)
+}
+
+// transfer returns what is known of a transfer's id.
+func (m *machine) transfer(id ledgers.ID) (ledgers.Transfer, presence) {
+	index, ok := m.changes.transferByID[id]
+	switch {
+	case !ok:
+		return m.store.transfer(id)
+	case index < 0:
+		return ledgers.Transfer{}, burnt
+	}
+	return m.changes.transfers[index], found
+}
+
+func (m *machine) ending(pendingTimestamp uint64) ending {
+	how, ok := m.changes.endingByPending[pendingTimestamp]
+	if ok {
+		return how
+	}
+	return m.store.ending(pendingTimestamp)
+}
+
+// change announces that an account is about to be changed.
+func (m *machine) change(a *account) {
+	if m.undo.open {
+		m.undo.images = append(m.undo.images, accountImage{of: a, content: a.Account})
+	}
+	if a.dirtySince == 0 {
+		a.dirtySince = m.base
+		m.changes.dirtied = append(m.changes.dirtied, a)
+	}
+}
+
+func (m *machine) addTransfer(t *ledgers.Transfer) {
+	m.changes.transferByID[t.ID] = int32(len(m.changes.transfers))
+	m.changes.transfers = append(m.changes.transfers, *t)
+}
+
+func (m *machine) addAccount(a *account) {
+	m.changes.accountByID[a.ID] = a
+	m.changes.accounts = append(m.changes.accounts, a)
+}
+
+func (m *machine) addEnding(e endingChange) {
+	m.changes.endingByPending[e.pendingTimestamp] = e.how
+	m.changes.endings = append(m.changes.endings, e)
+}
+
+func (m *machine) openUndo() {
+	m.undo = undo{
+		open:      true,
+		accounts:  len(m.changes.accounts),
+		transfers: len(m.changes.transfers),
+		endings:   len(m.changes.endings),
+		images:    m.undo.images[:0],
+	}
+}
+
+// rollBack takes back what the chain has done. An account stays marked as dirty: to store it once
+// more than needed does no harm.
+func (m *machine) rollBack() {
+	for i := len(m.undo.images) - 1; i >= 0; i-- {
+		m.undo.images[i].of.Account = m.undo.images[i].content
+	}
+	c := &m.changes
+	for _, a := range c.accounts[m.undo.accounts:] {
+		delete(c.accountByID, a.ID)
+	}
+	for i := range c.transfers[m.undo.transfers:] {
+		delete(c.transferByID, c.transfers[m.undo.transfers+i].ID)
+	}
+	for _, e := range c.endings[m.undo.endings:] {
+		delete(c.endingByPending, e.pendingTimestamp)
+	}
+	c.accounts = c.accounts[:m.undo.accounts]
+	c.transfers = c.transfers[:m.undo.transfers]
+	c.endings = c.endings[:m.undo.endings]
+	m.undo.open = false
+}
+
+// finish ends the group: all that has timed out up to the last timestamp is expired, so that every
+// balance in memory is exact as of then, and the live set learns what the group has done.
+func (m *machine) finish() {
+	m.expire(m.last)
+	m.live.absorb(&m.changes)
+}
+
+// begin starts a new group after the changes of the one before were stored.
+func (m *machine) begin() {
+	c := &m.changes
+	c.accounts, c.transfers = c.accounts[:0], c.transfers[:0]
+	c.burnt, c.endings, c.dirtied = c.burnt[:0], c.endings[:0], c.dirtied[:0]
+	c.expired = 0
+	clear(c.accountByID)
+	clear(c.transferByID)
+	clear(c.endingByPending)
+	m.base = m.last
+}

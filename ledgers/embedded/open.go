@@ -1,0 +1,232 @@
+package embedded
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// What Pebble may use of memory, in bytes.
+const (
+	blockCacheBytes = 64 << 20
+	memTableBytes   = 32 << 20
+	memTables       = 4
+	bloomBitsPerKey = 10
+)
+
+// Open opens the ledger in dir, which is made if it does not exist, and brings it to the state of
+// the last answer that was given. Errors are ErrInUse, ErrFormat, ErrCorrupt or the system's; each
+// names dir.
+func Open(dir string, options *Options) (*Ledger, error) {
+	l := &Ledger{
+		dir:     dir,
+		options: options.withDefaults(),
+		answers: make(chan *group, answersWaiting),
+		failed:  make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	l.queue = newQueue(l.options.QueueLength)
+	l.readers.limit = l.options.QueueLength
+	lock, err := lockDir(dir, l.options.fs)
+	if err != nil {
+		return nil, err
+	}
+	l.db, err = pebble.Open(dir, pebbleOptions(l.options.fs, lock, false, l.fail))
+	if err != nil {
+		_ = lock.Close()
+		return nil, describe(dir, err, errOpen)
+	}
+	err = l.startSafely()
+	if err != nil {
+		_ = l.db.Close()
+		_ = lock.Close()
+		return nil, describe(dir, err, errOpen)
+	}
+	l.lock = lock
+	go l.write()
+	go l.answer()
+	return l, nil
+}
+
+// lockDir makes sure that dir exists and that nobody else has it open.
+func lockDir(dir string, files vfs.FS) (*pebble.Lock, error) {
+	err := files.MkdirAll(dir, 0o750)
+	if err != nil {
+		return nil, describe(dir, err, errOpen)
+	}
+	lock, err := pebble.LockDirectory(dir, files)
+	var system *fs.PathError
+	switch {
+	case errors.As(err, &system):
+		return nil, describe(dir, err, errOpen)
+	case err != nil:
+		return nil, describe(dir, err, ErrInUse)
+	}
+	return lock, nil
+}
+
+func pebbleOptions(
+	files vfs.FS, lock *pebble.Lock, readOnly bool, fatal func(error),
+) *pebble.Options {
+	o := &pebble.Options{
+		FS:                          files,
+		Lock:                        lock,
+		ReadOnly:                    readOnly,
+		FormatMajorVersion:          pebble.FormatTableFormatV6,
+		CacheSize:                   blockCacheBytes,
+		MemTableSize:                memTableBytes,
+		MemTableStopWritesThreshold: memTables,
+		Logger:                      pebbleLogger{fatal: fatal},
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
+	}
+	return o
+}
+
+// pebbleLogger passes on what Pebble cannot survive.
+type pebbleLogger struct{ fatal func(error) }
+
+func (pebbleLogger) Infof(string, ...any)  {}
+func (pebbleLogger) Errorf(string, ...any) {}
+
+// Fatalf is not expected to return, so it does not: the goroutine that called it stays here, with
+// whatever locks it holds, while the ledger answers with the failure until the process ends.
+func (p pebbleLogger) Fatalf(format string, args ...any) {
+	p.fatal(fmt.Errorf(format, args...))
+	select {}
+}
+
+// startSafely turns a panic over damaged balances into an error.
+func (l *Ledger) startSafely() (err error) {
+	defer func() {
+		problem := recover()
+		if problem != nil {
+			err = fmt.Errorf("%w: %v", ErrCorrupt, problem)
+		}
+	}()
+	return l.start()
+}
+
+// start brings machine, store and clock to where the ledger was.
+func (l *Ledger) start() error {
+	l.store = &diskStore{db: l.db, cache: newAccountCache(l.options.CacheAccounts)}
+	format, err := readNumber(l.db, keyFormat)
+	if err != nil {
+		return err
+	}
+	switch {
+	case format > formatVersion:
+		return ErrFormat
+	case format == 0:
+		err = l.db.Set(keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion), pebble.Sync)
+		if err != nil {
+			return err
+		}
+	}
+	last, err := l.recoverAccounts()
+	if err != nil {
+		return err
+	}
+	l.clock = newClock(l.options, last)
+	l.durable.Store(last)
+	return nil
+}
+
+// readNumber returns a single value, 0 if it was never written.
+func readNumber(db *pebble.DB, key []byte) (uint64, error) {
+	s := diskStore{db: db}
+	var n uint64
+	s.read(key, func(value []byte) (err error) {
+		n, err = keyUint64(value, 0)
+		return err
+	})
+	return n, s.err
+}
+
+// recoverAccounts makes up for what was not yet stored of the accounts when the ledger was last
+// closed or killed: it books the transfers since, and expires what has timed out. It returns the
+// last timestamp that was given.
+func (l *Ledger) recoverAccounts() (uint64, error) {
+	s := l.store
+	reflected, err := readNumber(l.db, keyReflected)
+	if err != nil {
+		return 0, err
+	}
+	last, err := readNumber(l.db, keyLast)
+	if err != nil {
+		return 0, err
+	}
+	s.reflected = reflected
+	m := newMachine(s, reflected)
+	m.live = startLive(reflected, l.options.liveInMemory)
+	l.machine = m
+	it, err := l.db.NewIter(&pebble.IterOptions{
+		LowerBound: appendTimeKey(nil, kindTransfer, reflected+1),
+		UpperBound: []byte{kindTransfer + 1},
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		err = l.replayRecord(it.Key(), it.Value())
+		if err != nil {
+			return 0, err
+		}
+	}
+	err = it.Error()
+	if err != nil {
+		return 0, err
+	}
+	last = max(last, m.last)
+	return last, l.saveReplayed(last)
+}
+
+// replayRecord replays one stored transfer.
+func (l *Ledger) replayRecord(key, value []byte) error {
+	timestamp, err := keyUint64(key, 1)
+	if err != nil {
+		return err
+	}
+	t, whole, err := decodeTransfer(value, timestamp)
+	if err != nil {
+		return err
+	}
+	if !whole {
+		l.machine.last = timestamp
+		return nil
+	}
+	if !l.machine.replay(&t) {
+		return errors.Join(l.store.err, fmt.Errorf("transfer %v has no accounts: %w", t.ID, ErrCorrupt))
+	}
+	l.store.transfers++
+	if l.store.transfers%replayStep == 0 {
+		return l.saveReplayed(timestamp)
+	}
+	return nil
+}
+
+// replayStep is the number of transfers after which recovery stores what it has done, so that the
+// cache stays within its bound.
+const replayStep = 10_000
+
+// saveReplayed stores what the replay has made up so far.
+func (l *Ledger) saveReplayed(last uint64) error {
+	m := l.machine
+	m.last = last
+	m.finish()
+	b := l.db.NewBatch()
+	defer b.Close()
+	l.store.save(b, m, false)
+	m.begin()
+	if l.store.err != nil {
+		return l.store.err
+	}
+	return l.db.Apply(b, pebble.NoSync)
+}

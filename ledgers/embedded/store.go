@@ -1,0 +1,314 @@
+package embedded
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"weir/ledgers"
+)
+
+// The stored balance of an account lags behind the transfers, which alone are written at once: what
+// is missing after a crash is made up from them. These bound how much that can be.
+const (
+	// reflectAge is the longest time, by the ledger's clock, that a change waits for being stored.
+	reflectAge = uint64(5 * time.Second)
+	// reflectTransfers is the greatest number of transfers whose changes wait.
+	reflectTransfers = 100_000
+	// reflectStep is the number of waiting accounts stored with one group, unless the group has
+	// changed more.
+	reflectStep = 256
+)
+
+// diskStore is the store of a machine on Pebble, with the accounts cached. It belongs to the
+// writer.
+type diskStore struct {
+	db    *pebble.DB
+	cache accountCache
+	// err is the first failure of a read since it was asked for.
+	err error
+
+	// waiting lists accounts whose stored record is behind, the longest waiting first.
+	waiting []waitingAccount
+	// transfers counts the transfers since the start.
+	transfers uint64
+	// reflected is the stored ledger time up to which the stored accounts hold everything, and
+	// reflectedTransfers the count of transfers when it was stored.
+	reflected          uint64
+	reflectedTransfers uint64
+	// unsavedExpiry is set while balances hold expiries up to a time that no stored timestamp
+	// reaches.
+	unsavedExpiry bool
+
+	key, value []byte
+}
+
+type waitingAccount struct {
+	account *account
+	// since is the account's dirtySince at the time it came here; another value there means that
+	// it was stored meanwhile.
+	since     uint64
+	transfers uint64
+}
+
+func (s *diskStore) fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// read passes the value of a key to decode and reports whether there is one.
+func (s *diskStore) read(key []byte, decode func(value []byte) error) bool {
+	value, closer, err := s.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false
+	}
+	if err != nil {
+		s.fail(err)
+		return false
+	}
+	err = decode(value)
+	if err != nil {
+		s.fail(err)
+	}
+	_ = closer.Close()
+	return err == nil
+}
+
+func (s *diskStore) account(id ledgers.ID) *account {
+	a := s.cache.get(id)
+	if a != nil {
+		return a
+	}
+	s.key = appendIDKey(s.key[:0], kindAccount, id)
+	s.read(s.key, func(value []byte) error {
+		loaded, err := decodeAccount(value, id)
+		loaded.used = true
+		a = &loaded
+		return err
+	})
+	if a == nil || s.err != nil {
+		return nil
+	}
+	s.cache.put(a)
+	return a
+}
+
+func (s *diskStore) transfer(id ledgers.ID) (ledgers.Transfer, presence) {
+	timestamp, ok := s.timestampOf(id)
+	if !ok {
+		return ledgers.Transfer{}, unknown
+	}
+	return s.transferAt(timestamp)
+}
+
+func (s *diskStore) timestampOf(id ledgers.ID) (timestamp uint64, ok bool) {
+	s.key = appendIDKey(s.key[:0], kindTransferID, id)
+	ok = s.read(s.key, func(value []byte) (err error) {
+		timestamp, err = keyUint64(value, 0)
+		return err
+	})
+	return timestamp, ok
+}
+
+func (s *diskStore) transferAt(timestamp uint64) (t ledgers.Transfer, p presence) {
+	s.key = appendTimeKey(s.key[:0], kindTransfer, timestamp)
+	s.read(s.key, func(value []byte) error {
+		decoded, whole, err := decodeTransfer(value, timestamp)
+		t, p = decoded, burnt
+		if whole {
+			p = found
+		}
+		return err
+	})
+	return t, p
+}
+
+func (s *diskStore) ending(pendingTimestamp uint64) (how ending) {
+	s.key = appendTimeKey(s.key[:0], kindEnding, pendingTimestamp)
+	s.read(s.key, func(value []byte) error {
+		r := reader{rest: value}
+		how = ending(r.byte())
+		_ = r.uint64()
+		return r.end("ending")
+	})
+	return how
+}
+
+func (s *diskStore) livePendings(from liveKey, limit int) []livePending {
+	it, err := s.db.NewIter(&pebble.IterOptions{
+		LowerBound: appendPairKey(nil, kindLive, from.end, from.timestamp),
+		UpperBound: []byte{kindLive + 1},
+	})
+	if err != nil {
+		s.fail(err)
+		return nil
+	}
+	var pendings []livePending
+	for ok := it.First(); ok && len(pendings) < limit; ok = it.Next() {
+		end, _ := keyUint64(it.Key(), 1)
+		timestamp, err := keyUint64(it.Key(), 9)
+		if err != nil {
+			s.fail(err)
+			break
+		}
+		t, presence := s.transferAt(timestamp)
+		if presence != found {
+			s.fail(fmt.Errorf("live transfer %d is missing: %w", timestamp, ErrCorrupt))
+			break
+		}
+		pendings = append(pendings, livePending{
+			liveKey: liveKey{end: end, timestamp: timestamp},
+			debit:   t.DebitAccountID, credit: t.CreditAccountID,
+			amount: t.Amount, flags: t.Flags,
+		})
+	}
+	err = it.Close()
+	if err != nil {
+		s.fail(err)
+	}
+	return pendings
+}
+
+// save writes what the machine's group has changed into b. It reports whether an answer of the
+// group has to wait until that is durable; shown says that the group answers balances.
+func (s *diskStore) save(b *pebble.Batch, m *machine, shown bool) (durable bool) {
+	c := &m.changes
+	newest := s.saveTransfers(b, c)
+	for _, a := range c.dirtied {
+		s.waiting = append(s.waiting, waitingAccount{a, a.dirtySince, s.transfers})
+	}
+	for _, a := range c.accounts {
+		s.cache.put(a)
+		s.saveAccount(b, a, m.last)
+	}
+	s.unsavedExpiry = s.unsavedExpiry || c.expired > 0
+	durable = newest > 0 || len(c.accounts) > 0 || shown && s.unsavedExpiry
+	if durable {
+		s.unsavedExpiry = false
+		if newest < m.last {
+			s.setNumber(b, keyLast, m.last)
+		}
+	}
+	s.reflect(b, m.last, max(reflectStep, 2*len(c.dirtied)), false)
+	s.cache.shrink(func(a *account) {
+		if a.dirtySince != 0 {
+			s.saveAccount(b, a, m.last)
+		}
+	})
+	s.saveReflected(b, m.last, false)
+	return durable
+}
+
+// saveTransfers returns the newest timestamp that it has written, or 0.
+func (s *diskStore) saveTransfers(b *pebble.Batch, c *changes) uint64 {
+	var newest uint64
+	for i := range c.transfers {
+		t := &c.transfers[i]
+		newest = max(newest, t.Timestamp)
+		s.value = appendTransfer(s.value[:0], t)
+		s.saveRecord(b, t.ID, t.Timestamp)
+	}
+	s.transfers += uint64(len(c.transfers))
+	for i := range c.burnt {
+		id, timestamp := c.burnt[i].id, c.burnt[i].timestamp
+		newest = max(newest, timestamp)
+		s.value = appendID(append(s.value[:0], burntRecord), id)
+		s.saveRecord(b, id, timestamp)
+	}
+	for i := range c.transfers {
+		s.saveIndexes(b, c.transfers[i].Timestamp, &c.transfers[i])
+	}
+	for _, e := range c.endings {
+		s.key = appendTimeKey(s.key[:0], kindEnding, e.pendingTimestamp)
+		s.value = binary.BigEndian.AppendUint64(append(s.value[:0], byte(e.how)), e.timestamp)
+		_ = b.Set(s.key, s.value, nil)
+		if e.end != 0 {
+			s.key = appendPairKey(s.key[:0], kindLive, e.end, e.pendingTimestamp)
+			_ = b.Delete(s.key, nil)
+		}
+	}
+	return newest
+}
+
+// saveRecord writes s.value as the record of a transfer or a burnt id.
+func (s *diskStore) saveRecord(b *pebble.Batch, id ledgers.ID, timestamp uint64) {
+	s.key = appendTimeKey(s.key[:0], kindTransfer, timestamp)
+	_ = b.Set(s.key, s.value, nil)
+	s.key = appendIDKey(s.key[:0], kindTransferID, id)
+	s.value = binary.BigEndian.AppendUint64(s.value[:0], timestamp)
+	_ = b.Set(s.key, s.value, nil)
+}
+
+func (s *diskStore) saveIndexes(b *pebble.Batch, timestamp uint64, t *ledgers.Transfer) {
+	debit, credit := s.account(t.DebitAccountID), s.account(t.CreditAccountID)
+	if debit == nil || credit == nil {
+		return // s.err says why
+	}
+	s.key = appendJournalKey(s.key[:0], kindDebitJournal, debit.Timestamp, t.Code, timestamp)
+	_ = b.Set(s.key, nil, nil)
+	s.key = appendJournalKey(s.key[:0], kindCreditJournal, credit.Timestamp, t.Code, timestamp)
+	_ = b.Set(s.key, nil, nil)
+	if t.Flags.Has(ledgers.Pending) && t.Timeout != 0 {
+		s.key = appendPairKey(s.key[:0], kindLive, t.ExpiresAt(), timestamp)
+		_ = b.Set(s.key, nil, nil)
+	}
+}
+
+func (s *diskStore) saveAccount(b *pebble.Batch, a *account, asOf uint64) {
+	s.key = appendIDKey(s.key[:0], kindAccount, a.ID)
+	s.value = appendAccount(s.value[:0], &a.Account, asOf)
+	_ = b.Set(s.key, s.value, nil)
+	a.dirtySince = 0
+}
+
+func (s *diskStore) setNumber(b *pebble.Batch, key []byte, n uint64) {
+	s.value = binary.BigEndian.AppendUint64(s.value[:0], n)
+	_ = b.Set(key, s.value, nil)
+}
+
+// reflect stores accounts that have waited for too long, or all of them.
+func (s *diskStore) reflect(b *pebble.Batch, now uint64, limit int, all bool) {
+	n := 0
+	for ; n < len(s.waiting); n++ {
+		w := &s.waiting[n]
+		if w.account.dirtySince != w.since {
+			continue
+		}
+		due := all || now-w.since > reflectAge || s.transfers-w.transfers > reflectTransfers
+		if !due || limit == 0 {
+			break
+		}
+		s.saveAccount(b, w.account, now)
+		limit--
+	}
+	clear(s.waiting[:n])
+	s.waiting = s.waiting[n:]
+}
+
+// saveAll stores all that waits.
+func (s *diskStore) saveAll(b *pebble.Batch, now uint64) {
+	s.reflect(b, now, len(s.waiting), true)
+	s.saveReflected(b, now, true)
+}
+
+// saveReflected stores, now and then or at once, up to when everything is in the stored accounts.
+// The keys of what expired before are not needed any more.
+func (s *diskStore) saveReflected(b *pebble.Batch, now uint64, atOnce bool) {
+	reflected := now
+	if len(s.waiting) > 0 {
+		reflected = s.waiting[0].since
+	}
+	if !atOnce && reflected-s.reflected < reflectAge &&
+		s.transfers-s.reflectedTransfers < reflectTransfers/2 || reflected <= s.reflected {
+		return
+	}
+	s.setNumber(b, keyReflected, reflected)
+	_ = b.DeleteRange(
+		appendPairKey(nil, kindLive, s.reflected, 0),
+		appendPairKey(nil, kindLive, reflected+1, 0), nil)
+	s.reflected, s.reflectedTransfers = reflected, s.transfers
+}

@@ -257,6 +257,69 @@ func (w *Twin) lookupTransfers(ids []ledgers.ID) []ledgers.Transfer {
 	return found
 }
 
+// transfer finds a transfer as it was created.
+func (w *Twin) transfer(id ledgers.ID) (ledgers.Transfer, bool) {
+	i, ok := w.transferAt[id]
+	if !ok {
+		return ledgers.Transfer{}, false
+	}
+	return w.transfers[i], true
+}
+
+// account finds an account with its balance at a time, summed over all transfers.
+func (w *Twin) account(at uint64, id ledgers.ID) (ledgers.Account, bool) {
+	i, ok := w.accountAt[id]
+	if !ok {
+		return ledgers.Account{}, false
+	}
+	a := w.accounts[i]
+	for i := range w.transfers {
+		t := &w.transfers[i]
+		if t.DebitAccountID != id && t.CreditAccountID != id {
+			continue
+		}
+		w.sum(&a, *t, at)
+	}
+	return a, true
+}
+
+// sum adds to an account what one of its transfers contributes to its balance at a time.
+func (w *Twin) sum(a *ledgers.Account, t ledgers.Transfer, at uint64) {
+	pending, posted := ledgers.Amount{}, t.Amount
+	switch {
+	case t.Flags.Has(ledgers.VoidPending):
+		return
+	case t.Flags.Has(ledgers.Pending) && !w.live(t, at):
+		return
+	case t.Flags.Has(ledgers.Pending):
+		pending, posted = posted, pending
+	}
+	if t.DebitAccountID == a.ID {
+		a.DebitsPending = a.DebitsPending.Add(pending)
+		a.DebitsPosted = a.DebitsPosted.Add(posted)
+		if t.Flags.Has(ledgers.ClosingDebit) {
+			a.Flags |= ledgers.AccountClosed
+		}
+		return
+	}
+	a.CreditsPending = a.CreditsPending.Add(pending)
+	a.CreditsPosted = a.CreditsPosted.Add(posted)
+	if t.Flags.Has(ledgers.ClosingCredit) {
+		a.Flags |= ledgers.AccountClosed
+	}
+}
+
+// live reports whether a pending transfer still reserves its amount.
+func (w *Twin) live(t ledgers.Transfer, at uint64) bool {
+	_, ended := w.endedBy[t.ID]
+	return !ended && !expired(t, at)
+}
+
+// expired reports whether a pending transfer that nobody ended has timed out.
+func expired(t ledgers.Transfer, at uint64) bool {
+	return t.Timeout != 0 && at >= t.ExpiresAt()
+}
+
 // timestampMax is the greatest timestamp of TigerBeetle; a filter that goes beyond is invalid.
 const timestampMax = 1<<63 - 1
 

@@ -226,3 +226,149 @@ func smaller(a, b ledgers.Amount) ledgers.Amount {
 	}
 	return b
 }
+
+// end judges a transfer that posts or voids a pending one and returns it as it is to be kept: with
+// the accounts, ledger and code of the pending transfer, and its user data where it has none.
+func (w *Twin) end(at uint64, t ledgers.Transfer) (ledgers.Transfer, ledgers.TransferStatus) {
+	status := endFields(t)
+	if status != ledgers.TransferCreated {
+		return t, status
+	}
+	p, found := w.transfer(t.PendingID)
+	if !found {
+		return t, ledgers.TransferPendingTransferNotFound
+	}
+	void := t.Flags.Has(ledgers.VoidPending)
+	amount := endAmount(t, p)
+	debit, _ := w.account(at, p.DebitAccountID)
+	credit, _ := w.account(at, p.CreditAccountID)
+	ender, ended := w.transfer(w.endedBy[p.ID])
+	switch {
+	case !p.Flags.Has(ledgers.Pending):
+		status = ledgers.TransferPendingTransferNotPending
+	case !t.DebitAccountID.IsZero() && t.DebitAccountID != p.DebitAccountID:
+		status = ledgers.TransferPendingTransferHasDifferentDebitAccountID
+	case !t.CreditAccountID.IsZero() && t.CreditAccountID != p.CreditAccountID:
+		status = ledgers.TransferPendingTransferHasDifferentCreditAccountID
+	case t.Ledger != 0 && t.Ledger != p.Ledger:
+		status = ledgers.TransferPendingTransferHasDifferentLedger
+	case t.Code != 0 && t.Code != p.Code:
+		status = ledgers.TransferPendingTransferHasDifferentCode
+	case amount.Cmp(p.Amount) > 0:
+		status = ledgers.TransferExceedsPendingTransferAmount
+	case void && amount.Cmp(p.Amount) < 0:
+		status = ledgers.TransferPendingTransferHasDifferentAmount
+	case ended && ender.Flags.Has(ledgers.PostPending):
+		status = ledgers.TransferPendingTransferAlreadyPosted
+	case ended:
+		status = ledgers.TransferPendingTransferAlreadyVoided
+	case expired(p, at):
+		status = ledgers.TransferPendingTransferExpired
+	case !void && debit.Flags&ledgers.AccountClosed != 0:
+		status = ledgers.TransferDebitAccountAlreadyClosed
+	case !void && credit.Flags&ledgers.AccountClosed != 0:
+		status = ledgers.TransferCreditAccountAlreadyClosed
+	}
+	t.DebitAccountID, t.CreditAccountID = p.DebitAccountID, p.CreditAccountID
+	t.Ledger, t.Code, t.Amount = p.Ledger, p.Code, amount
+	return inheritUserData(t, p), status
+}
+
+// endFields judges what can be seen from a posting or voiding transfer alone.
+func endFields(t ledgers.Transfer) ledgers.TransferStatus {
+	const excluded = ledgers.Pending | ledgers.BalancingDebit | ledgers.BalancingCredit |
+		ledgers.ClosingDebit | ledgers.ClosingCredit
+	switch {
+	case t.Flags.Has(ledgers.PostPending|ledgers.VoidPending) || t.Flags&excluded != 0:
+		return ledgers.TransferFlagsAreMutuallyExclusive
+	case t.PendingID.IsZero():
+		return ledgers.TransferPendingIDMustNotBeZero
+	case t.PendingID == ledgers.MaxID:
+		return ledgers.TransferPendingIDMustNotBeIntMax
+	case t.PendingID == t.ID:
+		return ledgers.TransferPendingIDMustBeDifferent
+	case t.Timeout != 0:
+		return ledgers.TransferTimeoutReservedForPendingTransfer
+	default:
+		return ledgers.TransferCreated
+	}
+}
+
+// endAmount is what a transfer posts or voids of p: all of it if a void says 0 or a post says the
+// greatest amount, else what it says.
+func endAmount(t, p ledgers.Transfer) ledgers.Amount {
+	void := t.Flags.Has(ledgers.VoidPending)
+	if void && t.Amount.IsZero() || !void && t.Amount == ledgers.MaxAmount {
+		return p.Amount
+	}
+	return t.Amount
+}
+
+func inheritUserData(t, p ledgers.Transfer) ledgers.Transfer {
+	if t.UserData128.IsZero() {
+		t.UserData128 = p.UserData128
+	}
+	if t.UserData64 == 0 {
+		t.UserData64 = p.UserData64
+	}
+	if t.UserData32 == 0 {
+		t.UserData32 = p.UserData32
+	}
+	return t
+}
+
+// transferExists compares a transfer sent again with the one that exists.
+func (w *Twin) transferExists(t, existing ledgers.Transfer) ledgers.TransferStatus {
+	switch {
+	case t.Flags != existing.Flags:
+		return ledgers.TransferExistsWithDifferentFlags
+	case t.PendingID != existing.PendingID:
+		return ledgers.TransferExistsWithDifferentPendingID
+	case t.Timeout != existing.Timeout:
+		return ledgers.TransferExistsWithDifferentTimeout
+	}
+	differentAmount := t.Amount != existing.Amount
+	if t.Flags&(ledgers.BalancingDebit|ledgers.BalancingCredit) != 0 {
+		// The amount of a balancing transfer is its upper limit.
+		differentAmount = t.Amount.Cmp(existing.Amount) < 0
+	}
+	if t.Flags&(ledgers.PostPending|ledgers.VoidPending) != 0 {
+		// What was left out was taken from the pending transfer, so it is taken from there again.
+		p, _ := w.transfer(t.PendingID)
+		differentAmount = endAmount(t, p) != existing.Amount
+		t = inheritUserData(t, p)
+		t.DebitAccountID = orElse(t.DebitAccountID, p.DebitAccountID)
+		t.CreditAccountID = orElse(t.CreditAccountID, p.CreditAccountID)
+		t.Ledger = orElse(t.Ledger, p.Ledger)
+		t.Code = orElse(t.Code, p.Code)
+	}
+	switch {
+	case t.DebitAccountID != existing.DebitAccountID:
+		return ledgers.TransferExistsWithDifferentDebitAccountID
+	case t.CreditAccountID != existing.CreditAccountID:
+		return ledgers.TransferExistsWithDifferentCreditAccountID
+	case differentAmount:
+		return ledgers.TransferExistsWithDifferentAmount
+	case t.UserData128 != existing.UserData128:
+		return ledgers.TransferExistsWithDifferentUserData128
+	case t.UserData64 != existing.UserData64:
+		return ledgers.TransferExistsWithDifferentUserData64
+	case t.UserData32 != existing.UserData32:
+		return ledgers.TransferExistsWithDifferentUserData32
+	case t.Ledger != existing.Ledger:
+		return ledgers.TransferExistsWithDifferentLedger
+	case t.Code != existing.Code:
+		return ledgers.TransferExistsWithDifferentCode
+	default:
+		return ledgers.TransferExists
+	}
+}
+
+// orElse returns value, or instead where value is zero.
+func orElse[V comparable](value, instead V) V {
+	var zero V
+	if value == zero {
+		return instead
+	}
+	return value
+}

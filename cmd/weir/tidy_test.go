@@ -520,7 +520,10 @@ func checkPackageClock(s *source) []string {
 			continue
 		}
 		for _, spec := range general.Specs {
-			value := spec.(*ast.ValueSpec)
+			value, ok := spec.(*ast.ValueSpec)
+			if !ok {
+				continue
+			}
 			clock := len(s.usesIn(value, "time", "Now", "Since", "Until")) > 0
 			for _, name := range value.Names {
 				lower := strings.ToLower(name.Name)

@@ -1,9 +1,12 @@
 package embedded_test
 
 import (
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"weir/ledgers/embedded"
 )
@@ -39,4 +42,17 @@ func open(t testing.TB, dir string, options *embedded.Options) *embedded.Ledger 
 		}
 	})
 	return ledger
+}
+
+// count returns short, or long where WEIR_LONG=1 asks for the full counts.
+func count(short, long int) int {
+	if os.Getenv("WEIR_LONG") == "1" {
+		return long
+	}
+	return short
+}
+
+// verifyFiles checks a closed ledger.
+func verifyFiles(t testing.TB, dir string, files vfs.FS) {
+	t.Helper()
 }

@@ -110,17 +110,12 @@ type batch interface {
 	// create applies the event and answers; a time of 0 means the event's own.
 	create(m *machine, i int, timestamp uint64) (status uint32, at uint64)
 	answer(i int, status uint32, timestamp uint64)
-	statuses() batchStatuses
+	importedNotExpected() uint32
 }
 
 type eventHeader struct {
 	linked, imported bool
 	timestamp        uint64
-}
-
-// batchStatuses are the statuses that both kinds of events share by meaning.
-type batchStatuses struct {
-	importedExpected, importedNotExpected uint32
 }
 
 // These statuses have one number for accounts and for transfers.
@@ -174,9 +169,8 @@ func (m *machine) executeEvent(b batch, i int, timestamp uint64, broken bool) (u
 	case broken:
 		return statusLinkedEventFailed, 0
 	case event.imported:
-		return b.statuses().importedNotExpected, 0
-	case b.header(0).imported:
-		return b.statuses().importedExpected, 0
+		// TigerBeetle's answer in a batch that did not begin with an imported event.
+		return b.importedNotExpected(), 0
 	case event.timestamp != 0:
 		return statusTimestampMustBeZero, 0
 	}

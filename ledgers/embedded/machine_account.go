@@ -34,11 +34,8 @@ func (b *accountBatch) answer(i int, status uint32, timestamp uint64) {
 	}
 }
 
-func (*accountBatch) statuses() batchStatuses {
-	return batchStatuses{
-		importedExpected:    uint32(ledgers.AccountImportedEventExpected),
-		importedNotExpected: uint32(ledgers.AccountImportedEventNotExpected),
-	}
+func (*accountBatch) importedNotExpected() uint32 {
+	return uint32(ledgers.AccountImportedEventNotExpected)
 }
 
 // createAccount returns the status and, for `exists`, the time of the first creation.

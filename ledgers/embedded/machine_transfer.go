@@ -39,11 +39,8 @@ func (b *transferBatch) answer(i int, status uint32, timestamp uint64) {
 	}
 }
 
-func (*transferBatch) statuses() batchStatuses {
-	return batchStatuses{
-		importedExpected:    uint32(ledgers.TransferImportedEventExpected),
-		importedNotExpected: uint32(ledgers.TransferImportedEventNotExpected),
-	}
+func (*transferBatch) importedNotExpected() uint32 {
+	return uint32(ledgers.TransferImportedEventNotExpected)
 }
 
 // createTransfer returns the status and, for `exists`, the time of the first creation.

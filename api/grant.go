@@ -1,0 +1,48 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"weir/api/wire"
+	"weir/limiter"
+)
+
+// grant raises one subject's quota for good.
+func (s *Server) grant(c echo.Context) error { return s.change(c, s.limiter.Grant) }
+
+// revoke lowers one subject's quota for good.
+func (s *Server) revoke(c echo.Context) error { return s.change(c, s.limiter.Revoke) }
+
+func (s *Server) change(c echo.Context,
+	make func(context.Context, limiter.Change) (limiter.Changed, error),
+) error {
+	var body wire.ChangeRequest
+	err := readBody(c, maxBody, allLevels, &body)
+	if err != nil {
+		return err
+	}
+	id, err := idOf(c, body.ID)
+	switch {
+	case err != nil:
+		return err
+	case body.Limit == "":
+		return badRequest("limit is missing")
+	case body.Amount == nil:
+		return badRequest("amount is missing")
+	}
+	change := limiter.Change{
+		Limit: body.Limit, Subject: body.Subject, Amount: uint64(*body.Amount), ID: id,
+	}
+	made, err := make(c.Request().Context(), change)
+	if err != nil {
+		return err
+	}
+	return send(c, http.StatusOK, plainJSON, &wire.Change{
+		Transfer: receipt(made.Transfer), Replayed: made.Replayed, At: wire.Time{Time: made.At},
+		Limit: change.Limit, Subject: change.Subject, Amount: wire.Amount(change.Amount),
+		Quota: wire.Amount(made.Quota), Remaining: wire.Amount(made.Remaining),
+	})
+}

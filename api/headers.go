@@ -1,0 +1,53 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"weir/limiter"
+)
+
+// Values of headers that are the same on every answer. Headers are set by key and not with Set, which
+// would write RateLimit as Ratelimit and WWW-Authenticate as Www-Authenticate.
+var (
+	noStore     = []string{"no-store"}
+	closing     = []string{"close"}
+	plainJSON   = []string{"application/json"}
+	problemJSON = []string{"application/problem+json"}
+	askForToken = []string{`Bearer realm="weir"`}
+	refuseToken = []string{`Bearer realm="weir", error="invalid_token"`}
+)
+
+// describe sets RateLimit-Policy and RateLimit, of draft-ietf-httpapi-ratelimit-headers-11, for the
+// limit that denied or is closest to empty, and Retry-After on a denial whose wait is known. Both
+// fields want what was read of the balance: without it they are left out.
+func describe(header http.Header, d *limiter.Decision) {
+	if !d.Allowed && d.RetryAfter > 0 {
+		header["Retry-After"] = []string{strconv.FormatInt(wholeSeconds(d.RetryAfter), 10)}
+	}
+	at := d.Tightest()
+	if at < 0 || !d.Limits[at].Known {
+		return
+	}
+	state := &d.Limits[at]
+	policy := append(make([]byte, 0, 128), '"')
+	policy = append(policy, state.Limit...) // a limit's name needs no escapes in a String
+	policy = append(policy, '"')
+	name := len(policy)
+	policy = append(policy, ";q="...)
+	policy = strconv.AppendUint(policy, state.Quota, 10)
+	policy = append(policy, ";w="...)
+	policy = strconv.AppendInt(policy, int64(state.Window/time.Second), 10)
+	header["RateLimit-Policy"] = []string{string(policy)}
+	left := append(policy[:name], ";r="...)
+	left = strconv.AppendUint(left, state.Remaining, 10)
+	left = append(left, ";t="...)
+	left = strconv.AppendInt(left, int64(state.Reset/time.Second), 10)
+	header["RateLimit"] = []string{string(left)}
+}
+
+// wholeSeconds rounds up, to at least 1.
+func wholeSeconds(d time.Duration) int64 {
+	return max(1, int64((d+time.Second-1)/time.Second))
+}

@@ -1,0 +1,217 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"weir/api/wire"
+)
+
+// Bounds of a body, in bytes.
+const (
+	maxBody      = 64 << 10
+	maxBatchBody = 1 << 20
+)
+
+// maxQuoted is how many bytes of a caller's text are repeated to the caller.
+const maxQuoted = 64
+
+// buffers hold bodies while they are read and answers while they are written.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// release gives a buffer back, unless it has grown beyond the usual.
+func release(b *bytes.Buffer) {
+	if b.Cap() > maxBody {
+		return
+	}
+	b.Reset()
+	buffers.Put(b)
+}
+
+// readBody reads the JSON object in a body of at most limit bytes into v. What is beyond levels
+// levels of nesting is only read as JSON and not checked further.
+func readBody(c echo.Context, limit int64, levels int, v any) error {
+	_, err := query(c, nil)
+	if err != nil {
+		return err
+	}
+	b := buffers.Get().(*bytes.Buffer)
+	defer release(b)
+	// MaxBytesReader closes the connection of a body that is too large, if it is given net/http's
+	// own writer.
+	_, err = b.ReadFrom(http.MaxBytesReader(c.Response().Writer, c.Request().Body, limit))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return err
+	case err != nil:
+		return badRequest("the body could not be read to its end")
+	}
+	return decode(b.Bytes(), levels, v)
+}
+
+// decode reads a JSON object strictly; see strict for what encoding/json lets pass.
+func decode(data []byte, levels int, v any) error {
+	if !utf8.Valid(data) {
+		return badRequest("the body is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err != nil {
+		return badBody(err)
+	}
+	if len(bytes.TrimLeft(data[d.InputOffset():], " \t\r\n")) > 0 {
+		return badRequest("the body goes on after its JSON object")
+	}
+	return strict(data, levels)
+}
+
+// badBody says what is wrong with a body, without naming our types.
+func badBody(err error) error {
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return badRequest("the body is empty: want a JSON object")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return badRequest("the body ends within its JSON object")
+	case errors.As(err, &syntax):
+		return badRequest("the body is not JSON: byte %d: %v", syntax.Offset, syntax)
+	case errors.As(err, &mismatch):
+		field := mismatch.Field
+		if field == "" {
+			field = "the body"
+		}
+		return badRequest("%s: want %s, not %s", field, wanted(mismatch.Type), clip(mismatch.Value))
+	default:
+		return badRequest("%s", clip(strings.TrimPrefix(err.Error(), "json: ")))
+	}
+}
+
+// wanted names a type in the caller's words.
+func wanted(t reflect.Type) string {
+	if t == reflect.TypeFor[wire.Amount]() {
+		return fmt.Sprintf("a whole number from 0 to %d", uint64(wire.MaxAmount))
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Slice:
+		return "an array"
+	default:
+		return "an object"
+	}
+}
+
+// clip shortens a caller's text.
+func clip(s string) string {
+	if len(s) <= maxQuoted {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxQuoted], "") + "…"
+}
+
+// query reads the query parameters of a call: each of the required ones and perhaps some of the
+// optional ones, once, and nothing else.
+func query(c echo.Context, required []string, optional ...string) (url.Values, error) {
+	raw := c.Request().URL.RawQuery
+	if raw == "" && len(required) == 0 {
+		return nil, nil
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, badRequest("the query is not well encoded")
+	}
+	for name, sent := range values {
+		switch {
+		case !slices.Contains(required, name) && !slices.Contains(optional, name):
+			return nil, badRequest("unknown query parameter %q", clip(name))
+		case len(sent) > 1:
+			return nil, badRequest("query parameter %q is given %d times", name, len(sent))
+		case sent[0] == "":
+			return nil, badRequest("query parameter %q is empty", name)
+		}
+	}
+	for _, name := range required {
+		if !values.Has(name) {
+			return nil, badRequest("query parameter %q is missing", name)
+		}
+	}
+	return values, nil
+}
+
+// idOf returns the id of a call, which comes in the body or in the header Idempotency-Key.
+func idOf(c echo.Context, inBody string) (string, error) {
+	headers := c.Request().Header["Idempotency-Key"]
+	if len(headers) == 0 {
+		return inBody, nil
+	}
+	if len(headers) > 1 {
+		return "", badRequest("the header Idempotency-Key is given %d times", len(headers))
+	}
+	id, ok := unquote(headers[0])
+	switch {
+	case !ok:
+		return "", badRequest("Idempotency-Key: want a String of RFC 9651, or an id without quotes")
+	case inBody != "" && inBody != id:
+		return "", badRequest("the id in the body is not the one in the header Idempotency-Key")
+	}
+	return id, nil
+}
+
+// unquote reads a String of RFC 9651, section 3.3.3, or takes a text that starts without a quote as
+// it is. A String's parameters are refused: none are defined.
+func unquote(s string) (string, bool) {
+	if s == "" || s[0] != '"' {
+		return s, s != ""
+	}
+	var text []byte
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"':
+			return string(text), i == len(s)-1 && len(text) > 0
+		case c < 0x20 || c > 0x7e:
+			return "", false
+		case c == '\\':
+			i++
+			if i == len(s) || s[i] != '"' && s[i] != '\\' {
+				return "", false
+			}
+			text = append(text, s[i])
+		default:
+			text = append(text, c)
+		}
+	}
+	return "", false
+}
+
+// send writes an answer. Nothing is written before all of it is known: an error leaves the call to be
+// answered in another way.
+func send(c echo.Context, status int, contentType []string, v any) error {
+	b := buffers.Get().(*bytes.Buffer)
+	defer release(b)
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	response := c.Response()
+	response.Header()["Content-Type"] = contentType
+	response.WriteHeader(status)
+	_, _ = response.Write(b.Bytes()) // whoever has gone cannot be told
+	return nil
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// strict refuses what encoding/json lets pass although it is not what a caller can have meant: a
+// field twice, a field in capitals, null, an empty string, and half of a surrogate pair, which would
+// make different subjects the same. Only the outer levels of nesting are looked at. The data must be
+// valid JSON.
+func strict(data []byte, levels int) error {
+	w := walk{data: data}
+	for at := 0; at < len(data); at++ {
+		switch data[at] {
+		case '{', '[':
+			w.open(data[at] == '{')
+		case '}', ']':
+			w.close()
+		case ':':
+			w.frames[len(w.frames)-1].key = false
+		case ',':
+			top := &w.frames[len(w.frames)-1]
+			top.key = top.object
+		case '"':
+			end := stringEnd(data, at)
+			if len(w.frames) <= levels {
+				err := w.text(data[at+1 : end])
+				if err != nil {
+					return err
+				}
+			}
+			at = end
+		case 'n': // of null: no other word and no number has one
+			if len(w.frames) <= levels {
+				return badRequest("%s: null is no value", w.field())
+			}
+		}
+	}
+	return nil
+}
+
+// walk is where strict is.
+type walk struct {
+	data   []byte
+	frames []frame
+	names  [][]byte // of the fields met in the open objects, those of the innermost last
+}
+
+// frame is an object or array that is open.
+type frame struct {
+	object bool
+	key    bool // the next string is a field's name
+	first  int  // where its fields start in names
+}
+
+func (w *walk) open(object bool) {
+	if w.frames == nil {
+		w.frames = make([]frame, 0, 4)
+		w.names = make([][]byte, 0, 8)
+	}
+	w.frames = append(w.frames, frame{object: object, key: object, first: len(w.names)})
+}
+
+func (w *walk) close() {
+	top := len(w.frames) - 1
+	w.names = w.names[:w.frames[top].first]
+	w.frames = w.frames[:top]
+}
+
+// field names the field that a value belongs to.
+func (w *walk) field() string {
+	if len(w.names) == 0 {
+		return "the body"
+	}
+	return string(w.names[len(w.names)-1])
+}
+
+// text looks at what is between the quotes of a string.
+func (w *walk) text(s []byte) error {
+	top := w.frames[len(w.frames)-1]
+	switch {
+	case top.key:
+		return w.name(s, top.first)
+	case len(s) == 0:
+		return badRequest("%s: an empty string is no value", w.field())
+	case bytes.IndexByte(s, '\\') >= 0 && halfPair(s):
+		return badRequest("%s: half of a surrogate pair is no character", w.field())
+	}
+	return nil
+}
+
+// name looks at the name of a field. Ours are made of lower-case letters; encoding/json would take
+// others for them.
+func (w *walk) name(s []byte, first int) error {
+	for _, c := range s {
+		if (c < 'a' || c > 'z') && c != '_' {
+			return badRequest("unknown field %q", clip(string(s)))
+		}
+	}
+	for _, known := range w.names[first:] {
+		if bytes.Equal(known, s) {
+			return badRequest("field %q is given twice", s)
+		}
+	}
+	w.names = append(w.names, s)
+	return nil
+}
+
+// stringEnd returns where the string that starts at at has its closing quote.
+func stringEnd(data []byte, at int) int {
+	for at++; data[at] != '"'; at++ {
+		if data[at] == '\\' {
+			at++
+		}
+	}
+	return at
+}
+
+// halfPair reports whether a string has an escape for half of a surrogate pair without the other.
+func halfPair(s []byte) bool {
+	for at := 0; at < len(s); at++ {
+		if s[at] != '\\' {
+			continue
+		}
+		at++
+		if s[at] != 'u' {
+			continue
+		}
+		unit := codeUnit(s[at+1:])
+		at += 4
+		if unit < 0xD800 || unit > 0xDFFF {
+			continue
+		}
+		rest := s[at+1:]
+		if unit > 0xDBFF || !bytes.HasPrefix(rest, []byte(`\u`)) {
+			return true
+		}
+		second := codeUnit(rest[2:])
+		if second < 0xDC00 || second > 0xDFFF {
+			return true
+		}
+		at += 6
+	}
+	return false
+}
+
+// codeUnit reads the four hex digits that JSON has after \u.
+func codeUnit(s []byte) uint64 {
+	unit, _ := strconv.ParseUint(string(s[:4]), 16, 16)
+	return unit
+}

@@ -1,0 +1,58 @@
+package wire
+
+// CheckRequest asks whether a subject may do something, and charges it if so. It has one of two
+// forms: Limit, Subject and perhaps Cost; or Limits, decided all or nothing, with a Subject for those
+// that name none.
+type CheckRequest struct {
+	Limit   string `json:"limit,omitempty"`
+	Subject string `json:"subject,omitempty"`
+	// Cost in the limit's units; nil means 1 on request-rate and is refused on other kinds. With 0
+	// nothing is charged.
+	Cost   *Amount  `json:"cost,omitempty"`
+	Limits []Member `json:"limits,omitempty"`
+	// ID names this attempt, at most 255 bytes: sent again it is charged once and answered the same.
+	ID string `json:"id,omitempty"`
+}
+
+// Member is what a check wants of one limit.
+type Member struct {
+	Limit string `json:"limit"`
+	// Subject is who is charged; empty means the one of the request.
+	Subject string  `json:"subject,omitempty"`
+	Cost    *Amount `json:"cost,omitempty"`
+}
+
+// Decision is the answer to a check.
+type Decision struct {
+	Allowed bool `json:"allowed"`
+	// Transfer is the receipt, 32 hex digits; empty where nothing was charged.
+	Transfer string `json:"transfer,omitempty"`
+	// Replayed says that the id was decided before and this is its answer again.
+	Replayed bool `json:"replayed"`
+	// Degraded says that the ledger did not answer and the limit's policy let the request pass.
+	Degraded bool `json:"degraded"`
+	// At is the ledger's time of the decision.
+	At Time `json:"at"`
+	// Limits has one entry for each account, in the order they were named.
+	Limits []State `json:"limits"`
+	// RetryAfterMS is, on a denial, how many milliseconds to wait until a new attempt of this cost
+	// can succeed; 0 where waiting does not help or the wait is not known.
+	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
+	// NewIDRequired says that this id stays denied: the next attempt needs another one.
+	NewIDRequired bool `json:"new_id_required,omitempty"`
+	// IDRecorded is false, on a denial, where the id was not recorded and may be sent again; else nil.
+	IDRecorded *bool `json:"id_recorded,omitempty"`
+}
+
+// State is what a subject has on one limit after a decision. Quota, Remaining and ResetSeconds are
+// nil where they were not read.
+type State struct {
+	Limit         string  `json:"limit"`
+	Subject       string  `json:"subject"`
+	Cost          Amount  `json:"cost"`
+	Quota         *Amount `json:"quota,omitempty"`
+	Remaining     *Amount `json:"remaining,omitempty"`
+	WindowSeconds int64   `json:"window_seconds"`
+	// ResetSeconds is the time until the next unit returns, 0 if none is out.
+	ResetSeconds *int64 `json:"reset_seconds,omitempty"`
+}

@@ -75,7 +75,7 @@ func (b *Book) Next(ctx context.Context, c Charge, used uint64) (uint64, error) 
 	c.standing.mu.Lock()
 	end, known := c.standing.live.next(b.Now())
 	c.standing.mu.Unlock()
-	if known {
+	if known && end > 0 {
 		return end, nil
 	}
 	if used == 0 {
@@ -97,8 +97,8 @@ func (b *Book) Wait(ctx context.Context, c Charge, used, need uint64) (uint64, e
 	return b.readLive(ctx, c, used, need)
 }
 
-// readLive reads the live charges from the journal, remembers them, and returns when need units will
-// be back.
+// readLive reads the live charges from the journal, remembers them, and returns when need units
+// will be back.
 func (b *Book) readLive(ctx context.Context, c Charge, used, need uint64) (uint64, error) {
 	c.standing.mu.Lock()
 	charges := c.standing.live.charges

@@ -103,6 +103,13 @@ func (s *standing) know(newest step) {
 	s.seen = true
 }
 
+// unlearn makes the account's newest quota step be read again before its next charge.
+func (s *standing) unlearn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = false
+}
+
 // quota returns the newest quota step known, and whether the account has been seen.
 func (s *standing) quota() (step, bool) {
 	s.mu.Lock()

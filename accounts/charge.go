@@ -113,41 +113,32 @@ func forget(charges []Charge) {
 	}
 }
 
-// chain is a batch that decides one request: first quotas of new accounts, each on its own, and then
-// one linked chain of quota steps, charges and guards.
+// chain is a batch that decides one request: first quotas of new accounts, each on its own, and
+// then one linked chain of quota steps, charges and guards.
 type chain struct {
-	batch  []ledgers.Transfer
-	quotas []int     // index of the charge whose first quota stands at this place of the batch
-	steps  []lowered // what the quota steps behind the quotas lower
-	owner  []int     // index of the charge that each place behind the steps belongs to
-}
-
-// lowered is the quota step of a charge's account once its transfer is accepted.
-type lowered struct {
-	owner int
-	after step
+	batch []ledgers.Transfer
+	steps []int // index of the charge that each quota step behind the openings belongs to
+	owner []int // index of the charge that each place behind the steps belongs to
 }
 
 // tryCharge sends a chain once.
 func (b *Book) tryCharge(
 	ctx context.Context, first ledgers.ID, fingerprint ledgers.Amount, sorted []Charge,
 ) (Result, error) {
-	quotas, err := b.provision(ctx, sorted)
+	openings, err := b.provision(ctx, sorted)
 	if err != nil {
 		return Result{}, err
 	}
-	c := b.link(first, fingerprint, sorted, quotas)
+	c := b.link(first, fingerprint, sorted, openings)
 	results, err := b.createTransfers(ctx, c.batch)
 	if err != nil {
 		return Result{}, err
 	}
-	for i, owner := range c.quotas {
-		err = b.sawQuota(ctx, sorted[owner], results[i].Status)
-		if err != nil {
-			return Result{}, err
-		}
+	err = b.sawOpenings(ctx, openings, results)
+	if err != nil {
+		return Result{}, err
 	}
-	linked := results[len(c.quotas):]
+	linked := results[len(openings):]
 	failed := failedAt(linked)
 	switch {
 	case failed < 0:
@@ -175,23 +166,22 @@ func (b *Book) tryCharge(
 	}
 }
 
-// link builds the chain that decides a request. Where a lowered quota is still to be taken, the rest
-// of it is taken ahead of the charges: a unit that came back goes to the lowering first.
+// link builds the chain that decides a request. Where a lowered quota is still to be taken, the
+// rest of it is taken ahead of the charges: a unit that came back goes to the lowering first.
 func (b *Book) link(
-	first ledgers.ID, fingerprint ledgers.Amount, sorted []Charge, quotas []ledgers.Transfer,
+	first ledgers.ID, fingerprint ledgers.Amount, sorted []Charge, openings []opening,
 ) chain {
-	c := chain{batch: quotas}
+	var c chain
+	for _, o := range openings {
+		c.batch = append(c.batch, o.quota)
+	}
 	for i, charge := range sorted {
-		newest, seen := charge.standing.quota()
-		switch {
-		case !seen:
-			c.quotas = append(c.quotas, i)
-		case newest.base > newest.target:
+		newest, _ := charge.standing.quota()
+		if newest.base > newest.target {
 			next := newest
 			next.n++
 			c.batch = append(c.batch, next.transfer(b.namespace, charge.Limit, charge.account))
-			next.base = next.target
-			c.steps = append(c.steps, lowered{owner: i, after: next})
+			c.steps = append(c.steps, i)
 		}
 	}
 	for i, charge := range sorted {
@@ -213,7 +203,7 @@ func (b *Book) link(
 			})
 		}
 	}
-	chained := c.batch[len(c.quotas):]
+	chained := c.batch[len(openings):]
 	chained[len(c.steps)].UserData128 = fingerprint
 	for i := range chained[:len(chained)-1] {
 		chained[i].Flags |= ledgers.Linked
@@ -257,11 +247,11 @@ func failedAt(linked []ledgers.TransferResult) int {
 	return -1
 }
 
-// taken notes what an accepted chain did. A lowering ahead of the charges was taken whole: had it
-// left the account empty, the charge behind it would have failed.
+// taken notes what an accepted chain did. How much a lowering ahead of the charges took is read
+// from the ledger when its account is next charged.
 func taken(sorted []Charge, results []ledgers.TransferResult, c chain) {
-	for _, l := range c.steps {
-		sorted[l.owner].standing.know(l.after)
+	for _, owner := range c.steps {
+		sorted[owner].standing.unlearn()
 	}
 	for i, owner := range c.owner {
 		charge := sorted[owner]

@@ -11,8 +11,8 @@ import (
 // grant may name: what an integer of a structured header field (RFC 9651) can carry.
 const MaxQuota = 999_999_999_999_999
 
-// Grant adds the charge's amount to the subject's quota for good. The id is required: the same grant
-// sent again is answered Replayed, for ever, and another amount under its id Conflict.
+// Grant adds the charge's amount to the subject's quota for good. The id is required: the same
+// grant sent again is answered Replayed, for ever, and another amount under its id Conflict.
 func (b *Book) Grant(ctx context.Context, id string, c Charge) (Result, error) {
 	return b.change(ctx, id, c, CodeGrant)
 }
@@ -37,7 +37,7 @@ func (b *Book) change(ctx context.Context, id string, c Charge, code uint16) (Re
 	if err != nil || found {
 		return result, err
 	}
-	quotas, err := b.provision(ctx, []Charge{c})
+	openings, err := b.provision(ctx, []Charge{c})
 	if err != nil {
 		return Result{}, err
 	}
@@ -51,17 +51,19 @@ func (b *Book) change(ctx context.Context, id string, c Charge, code uint16) (Re
 	case code == CodeRevocation && balance.Remaining < c.Amount:
 		return Result{Outcome: Refused, Timestamp: b.Now()}, nil
 	}
-	results, err := b.createTransfers(ctx, append(quotas, t))
+	var batch []ledgers.Transfer
+	for _, o := range openings {
+		batch = append(batch, o.quota)
+	}
+	results, err := b.createTransfers(ctx, append(batch, t))
 	if err != nil {
 		return Result{}, err
 	}
-	if len(quotas) > 0 {
-		err = b.sawQuota(ctx, c, results[0].Status)
-		if err != nil {
-			return Result{}, err
-		}
+	err = b.sawOpenings(ctx, openings, results)
+	if err != nil {
+		return Result{}, err
 	}
-	return b.changed(ctx, t, results[len(quotas)])
+	return b.changed(ctx, t, results[len(openings)])
 }
 
 // changed reads the ledger's answer to a grant or a revocation.

@@ -70,8 +70,8 @@ func (ns Namespace) QuotaStep(account ledgers.ID, n uint64) ledgers.ID {
 	return ns.hash(nameOf("quota").id(account).number(n))
 }
 
-// GrantTransfer is the grant or the revocation that a caller named id for a subject of a limit. Both
-// share one name: an id names one change.
+// GrantTransfer is the grant or the revocation that a caller named id for a subject of a limit.
+// Both share one name: an id names one change.
 func (ns Namespace) GrantTransfer(limit, subject, id string) ledgers.ID {
 	return ns.hash(nameOf("grant").text(limit).text(subject).text(id))
 }
@@ -96,8 +96,8 @@ func (ns Namespace) EndTransfer(pending ledgers.ID) ledgers.ID {
 	return ns.hash(nameOf("end").id(pending))
 }
 
-// fingerprint condenses what a request asks, so that the same id with other amounts is told from the
-// same request sent again.
+// fingerprint condenses what a request asks, so that the same id with other amounts is told from
+// the same request sent again.
 func (ns Namespace) fingerprint(kind string, sorted []Charge) ledgers.Amount {
 	n := nameOf(kind)
 	for _, c := range sorted {

@@ -58,7 +58,8 @@ func (l *live) expire(now uint64) {
 	}
 }
 
-// next returns when the next unit comes back after now, 0 if none is out, and whether that is known.
+// next returns when the next unit comes back after now, 0 if none is out, and whether that is
+// known.
 func (l *live) next(now uint64) (end uint64, known bool) {
 	l.expire(now)
 	if len(l.outs) > 0 {

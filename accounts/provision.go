@@ -13,7 +13,7 @@ import (
 //
 // An account may be charged only in or after a batch in which this node has seen its first quota
 // answered `created` or `exists`: a charge that finds no account, or no quota, would burn its id.
-func (b *Book) provision(ctx context.Context, charges []Charge) ([]ledgers.Transfer, error) {
+func (b *Book) provision(ctx context.Context, charges []Charge) ([]opening, error) {
 	var unseen []Charge
 	for _, c := range charges {
 		_, seen := c.standing.quota()
@@ -21,13 +21,13 @@ func (b *Book) provision(ctx context.Context, charges []Charge) ([]ledgers.Trans
 			unseen = append(unseen, c)
 		}
 	}
-	var quotas []ledgers.Transfer
+	var openings []opening
 	if len(unseen) > 0 {
 		opened, err := b.open(ctx, unseen)
 		if err != nil {
 			return nil, err
 		}
-		quotas = opened
+		openings = opened
 	}
 	for _, c := range charges {
 		_, seen := c.standing.quota()
@@ -39,12 +39,18 @@ func (b *Book) provision(ctx context.Context, charges []Charge) ([]ledgers.Trans
 			return nil, err
 		}
 	}
-	return quotas, nil
+	return openings, nil
+}
+
+// opening is the first quota of an account that was just created.
+type opening struct {
+	charge Charge
+	quota  ledgers.Transfer
 }
 
 // open creates accounts and returns the first quotas of those that are new. The others' first
 // quotas are sent here: their owner may have died before it sent them.
-func (b *Book) open(ctx context.Context, charges []Charge) ([]ledgers.Transfer, error) {
+func (b *Book) open(ctx context.Context, charges []Charge) ([]opening, error) {
 	var accounts []ledgers.Account
 	var operators []ledgers.ID
 	for _, c := range charges {
@@ -76,12 +82,12 @@ func (b *Book) open(ctx context.Context, charges []Charge) ([]ledgers.Transfer, 
 		b.operators.Store(operator, true)
 	}
 
-	var created []ledgers.Transfer
+	var created []opening
 	var existing []Charge
 	for i, r := range results[len(operators):] {
 		if r.Status == ledgers.AccountCreated {
 			b.clock.saw(r.Timestamp)
-			created = append(created, b.firstQuota(charges[i]))
+			created = append(created, opening{charges[i], b.firstQuota(charges[i])})
 			charges[i].standing.fresh()
 			continue
 		}
@@ -138,9 +144,23 @@ func (b *Book) sawQuota(ctx context.Context, c Charge, status ledgers.TransferSt
 	}
 }
 
-// fresh notes that the account was created just now: nothing of it can be out.
+// fresh notes that the account was created just now: unless somebody was quicker to charge it, all
+// that can be out is what will be noted.
 func (s *standing) fresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.live = live{complete: true}
+	s.live.complete = s.live.charges == 0
+}
+
+// sawOpenings takes the answers to first quotas that headed a batch.
+func (b *Book) sawOpenings(
+	ctx context.Context, openings []opening, results []ledgers.TransferResult,
+) error {
+	for i, o := range openings {
+		err := b.sawQuota(ctx, o.charge, results[i].Status)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

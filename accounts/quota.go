@@ -113,7 +113,8 @@ func (b *Book) newestStep(ctx context.Context, account ledgers.ID) (step, bool, 
 	return stepOf(steps[0], account), true, nil
 }
 
-// requota brings an account's quota to what the config says, by a new step where that calls for one.
+// requota brings an account's quota to what the config says, by a new step where that calls for
+// one.
 func (b *Book) requota(ctx context.Context, c Charge) error {
 	for range maxSteps {
 		newest, _ := c.standing.quota()
@@ -157,8 +158,8 @@ func (b *Book) learnStep(ctx context.Context, c Charge) error {
 }
 
 // Refresh reads the quota steps that any node made on the limit since the ledger time since, and
-// returns the time from which the next call goes on. Nodes that share a ledger call it once a second
-// for each limit, so that all of them are bound by a changed quota within a second.
+// returns the time from which the next call goes on. Nodes that share a ledger call it once a
+// second for each limit, so that all of them are bound by a changed quota within a second.
 func (b *Book) Refresh(ctx context.Context, limit Limit, since uint64) (uint64, error) {
 	operator := b.namespace.OperatorAccount(limit.Name)
 	for {

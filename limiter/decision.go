@@ -46,8 +46,8 @@ type State struct {
 	Reset time.Duration
 }
 
-// Tightest returns the index in Limits of the limit that denied or, on an admission, of the one that
-// is closest to empty; -1 where nothing was read.
+// Tightest returns the index in Limits of the limit that denied or, on an admission, of the one
+// that is closest to empty; -1 where nothing was read.
 func (d *Decision) Tightest() int {
 	if d.Denied >= 0 {
 		return d.Denied

@@ -1,5 +1,5 @@
-// Package limiter decides: may this subject do this, now? It holds the policy of the service (what a
-// limit is, what a request means, what the caller is told) and leaves the bookkeeping to package
+// Package limiter decides: may this subject do this, now? It holds the policy of the service (what
+// a limit is, what a request means, what the caller is told) and leaves the bookkeeping to package
 // accounts, where every decision is an entry in a ledger.
 //
 // A [Request] names one limit or several and is decided as a whole. The answer is a [Decision],

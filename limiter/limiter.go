@@ -76,8 +76,8 @@ func New(book *accounts.Book, limits *Limits, options *Options) (*Limiter, error
 // Limits returns the limits in force.
 func (l *Limiter) Limits() *Limits { return l.limits.Load() }
 
-// SetLimits puts other limits in force. Requests under way are decided by the old ones. What subjects
-// have used stays used; a changed quota is booked when its subject is next seen.
+// SetLimits puts other limits in force. Requests under way are decided by the old ones. What
+// subjects have used stays used; a changed quota is booked when its subject is next seen.
 func (l *Limiter) SetLimits(limits *Limits) {
 	l.limits.Store(limits)
 	l.memory.clear()
@@ -183,8 +183,8 @@ func (l *Limiter) look(ctx context.Context, charges []charge) (Decision, error) 
 	return deny(charges, read, result, l.options.Lag), nil
 }
 
-// allowed answers a request whose charge is booked. Whatever the reading of the balances brings: the
-// subject has paid and passes.
+// allowed answers a request whose charge is booked. Whatever the reading of the balances brings:
+// the subject has paid and passes.
 func (l *Limiter) allowed(ctx context.Context, charges []charge, result accounts.Result) Decision {
 	off := true
 	for _, c := range charges {

@@ -22,8 +22,8 @@ const (
 )
 
 // memory remembers which accounts are exhausted, so that a flood of requests which the ledger would
-// refuse does not write. It never lets a request pass: it only says no where the ledger just did and
-// nothing can have come back since.
+// refuse does not write. It never lets a request pass: it only says no where the ledger just did
+// and nothing can have come back since.
 type memory struct {
 	shared bool
 

@@ -1,0 +1,155 @@
+package accounts_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/accounts"
+)
+
+// A balance of a subject that was never seen is full, and reading it creates nothing.
+func TestBalanceNeverSeen(t *testing.T) {
+	clock := newClock()
+	driver := openLedger(t, clock)
+	book := newBook(t, driver, clock)
+	c := book.NewCharge(limitOf("api", 10, 60), "nobody", 0)
+	wantBalance(t, book, c, 10, 0, 10)
+	if got := len(transfers(t, driver, c.Account())); got != 0 {
+		t.Errorf("entries after a read: got %d, want 0", got)
+	}
+	next, err := book.Next(context.Background(), c, 0)
+	if err != nil || next != 0 {
+		t.Errorf("next: got %d, %v, want 0", next, err)
+	}
+}
+
+// taken is one charge of the naive model: when it ends and what it holds.
+type taken struct{ end, amount uint64 }
+
+// Next and Wait are true whatever was charged, when, under which window, and by which node: they
+// are compared with a model that remembers everything, while books are restarted and forget.
+func TestWaitsAgainstModel(t *testing.T) {
+	for seed := range uint64(30) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		clock := newClock()
+		driver := openLedger(t, clock)
+		book := newBook(t, driver, clock)
+		quota := uint64(1 + random.IntN(400))
+		var out []taken
+		for range 400 {
+			limit := limitOf("api", quota, []uint32{5, 60, 3600}[random.IntN(3)])
+			if random.IntN(40) == 0 {
+				book = newBook(t, driver, clock)
+			}
+			c := book.NewCharge(limit, "alice", 1+uint64(random.IntN(3)))
+			result := charge(t, book, "", c)
+			if result.Outcome == accounts.Accepted {
+				end := result.Timestamp + uint64(limit.WindowSeconds)*uint64(time.Second)
+				out = append(out, taken{end, c.Amount})
+			}
+			checkWaits(t, seed, book, c, out)
+			clock.Advance(time.Duration(random.IntN(4000)) * time.Millisecond)
+		}
+	}
+}
+
+// checkWaits compares when the next unit, and when half of what is out, comes back.
+func checkWaits(t *testing.T, seed uint64, book *accounts.Book, c accounts.Charge, out []taken) {
+	t.Helper()
+	balances, err := book.Balances(context.Background(), []accounts.Charge{c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := balances[0].Used
+	now := book.Now()
+	var sum uint64
+	for _, o := range out {
+		if o.end > now {
+			sum += o.amount
+		}
+	}
+	if sum != used {
+		t.Fatalf("seed %d: used %d, want %d", seed, used, sum)
+	}
+	if used == 0 {
+		return
+	}
+	next, err := book.Next(context.Background(), c, used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := backBy(out, now, 1); next != want {
+		t.Fatalf("seed %d: next unit at %d, want %d", seed, next, want)
+	}
+	half := (used + 1) / 2
+	wait, err := book.Wait(context.Background(), c, used, half)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := backBy(out, now, half); wait != want {
+		t.Fatalf("seed %d: %d units at %d, want %d", seed, half, wait, want)
+	}
+}
+
+// backBy returns when need units are back, by trying every end.
+func backBy(out []taken, now, need uint64) uint64 {
+	var best uint64
+	for _, candidate := range out {
+		var back uint64
+		for _, o := range out {
+			if o.end > now && o.end <= candidate.end {
+				back += o.amount
+			}
+		}
+		if candidate.end > now && back >= need && (best == 0 || candidate.end < best) {
+			best = candidate.end
+		}
+	}
+	return best
+}
+
+func TestJournal(t *testing.T) {
+	clock := newClock()
+	book := newBook(t, openLedger(t, clock), clock)
+	limit := limitOf("api", 10, 60)
+	c := func(n uint64) accounts.Charge { return book.NewCharge(limit, "alice", n) }
+	charged := charge(t, book, "", c(2))
+	grant(t, book, "g", c(5))
+	revoke(t, book, "r", c(1))
+	charge(t, book, "", c(0), book.NewCharge(limitOf("other", 5, 60), "x", 1))
+
+	page, err := book.Journal(context.Background(), c(0), 0, false, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, e := range page.Entries {
+		kinds = append(kinds, e.Kind)
+	}
+	want := []string{"quota", "charge", "grant", "revocation"}
+	if !slices.Equal(kinds, want) {
+		t.Fatalf("kinds: got %v, want %v", kinds, want)
+	}
+	e := page.Entries[1]
+	if e.Transfer != charged.Transfer || e.Credit || e.Amount != 2 || !e.Pending ||
+		e.ExpiresAt != charged.Timestamp+60*uint64(time.Second) {
+		t.Errorf("charge entry: got %+v", e)
+	}
+	rest, err := book.Journal(context.Background(), c(0), page.Next, false, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rest.Entries) != 2 || rest.Next != 0 || rest.Entries[1].Ends != rest.Entries[0].Transfer {
+		t.Errorf("second page: got %+v, want a guard and its end", rest)
+	}
+	newest, err := book.Journal(context.Background(), c(0), 0, true, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if newest.Entries[0] != rest.Entries[1] || newest.Next != rest.Entries[0].Timestamp {
+		t.Errorf("newest first: got %+v", newest)
+	}
+}

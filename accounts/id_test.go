@@ -1,0 +1,91 @@
+package accounts
+
+import (
+	"slices"
+	"testing"
+
+	"weir/ledgers"
+)
+
+// The golden values were computed apart from this code, from the rule alone: SHA-256 over the
+// namespace's 16 bytes and the parts, each behind its length in 4 bytes, most significant first;
+// the first 16 bytes of that with version 8 and the RFC 9562 variant. They are a published promise.
+func TestGoldenIDs(t *testing.T) {
+	ns, err := ParseNamespace("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := ns.UserAccount("api", "alice")
+	site := ns.UserAccount("site", "all")
+	one := []Charge{{Limit: Limit{Name: "api"}, Subject: "alice", Amount: 3, account: alice}}
+	two := append(slices.Clone(one), Charge{Limit: Limit{Name: "site"}, Subject: "all", account: site})
+	check := ns.checkTransfer("id-1", one)
+	rows := []struct {
+		name string
+		got  ledgers.ID
+		want string
+	}{
+		{"account", alice, "c0d27824cb3c830ea1528a78112047f7"},
+		{"account of another limit", site, "4a04f716ce3d858b8bcdef9ffb6ee0c7"},
+		{"operator", ns.OperatorAccount("api"), "72b599e47a7b80ca997b963a7cf8d5f1"},
+		{"overage", ns.OverageAccount("api", "alice"), "4cfc8df1f173872a8f02102fa451b138"},
+		{"first quota", ns.QuotaStep(alice, 0), "11ae0fe6b43388718518e9544ad2acb8"},
+		{"quota step 7", ns.QuotaStep(alice, 7), "aa04287a9de6834580aa5d0c7326337c"},
+		{"grant", ns.GrantTransfer("api", "alice", "g-1"), "e0cfaefc7b3d8c41aae0512a0f7dc9f0"},
+		{"check", check, "c6badcd0c0cf86438176ba5106a208bc"},
+		{"check of two", ns.checkTransfer("id-1", inOrder(two)), "a3fa4558333883c992a66ef7f6f8790d"},
+		{"member", ns.MemberTransfer(check, 1), "ac69139f83118df0b92e32a7c7ecc63a"},
+		{"end", ns.EndTransfer(check), "2b06ad90be468ccc8f2f8055e18286bc"},
+		{"fingerprint", ledgers.ID(ns.fingerprint("check", one)), "7ef1fc1d5efb81d0a0cb944796697282"},
+	}
+	for _, row := range rows {
+		if row.got.String() != row.want {
+			t.Errorf("%s: got %s, want %s", row.name, row.got, row.want)
+		}
+	}
+}
+
+// A limit "a" with subject "b:c" is not a limit "a:b" with subject "c", whatever the separator.
+func TestIDsKeepPartsApart(t *testing.T) {
+	var ns Namespace
+	for _, separator := range []string{":", ".", "_", "-", "/", "|", "\x00", ""} {
+		a := ns.UserAccount("a", "b"+separator+"c")
+		b := ns.UserAccount("a"+separator+"b", "c")
+		if a == b {
+			t.Errorf("separator %q: one account for two subjects", separator)
+		}
+	}
+	for _, subject := range []string{"a/b", "a%2Fb", "a%252Fb"} {
+		for _, other := range []string{"a/b", "a%2Fb", "a%252Fb"} {
+			same := ns.UserAccount("x", subject) == ns.UserAccount("x", other)
+			if same != (subject == other) {
+				t.Errorf("subjects %q and %q: same account is %v", subject, other, same)
+			}
+		}
+	}
+}
+
+func TestGoldenLedgerNumbers(t *testing.T) {
+	want := map[string]uint32{
+		"api-requests": 1605762998, "egress": 1367612227, "a": 1699463305, "a:b": 868340111,
+	}
+	for name, number := range want {
+		if got := LedgerNumber(name); got != number {
+			t.Errorf("LedgerNumber(%q): got %d, want %d", name, got, number)
+		}
+	}
+}
+
+func TestNewTransferAscends(t *testing.T) {
+	var last ledgers.ID
+	for range 10_000 {
+		id, err := NewTransfer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id.Compare(last) <= 0 {
+			t.Fatalf("id %s after %s: want a larger one", id, last)
+		}
+		last = id
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"weir/ledgers"
 	"weir/ledgers/embedded"
 )
 
@@ -55,4 +56,35 @@ func count(short, long int) int {
 // verifyFiles checks a closed ledger.
 func verifyFiles(t testing.TB, dir string, files vfs.FS) {
 	t.Helper()
+}
+
+// create creates accounts that must be new.
+func create(t testing.TB, ledger ledgers.Driver, accounts ...ledgers.Account) {
+	t.Helper()
+	results, err := ledger.CreateAccounts(t.Context(), accounts)
+	if err != nil {
+		t.Fatalf("create accounts: %v", err)
+	}
+	for i, r := range results {
+		if r.Status != ledgers.AccountCreated {
+			t.Fatalf("create account %v: got %v, want created", accounts[i].ID, r.Status)
+		}
+	}
+}
+
+// transfer creates transfers that must all be answered with one status.
+func transfer(
+	t testing.TB, ledger ledgers.Driver, want ledgers.TransferStatus, transfers ...ledgers.Transfer,
+) []ledgers.TransferResult {
+	t.Helper()
+	results, err := ledger.CreateTransfers(t.Context(), transfers)
+	if err != nil {
+		t.Fatalf("create transfers: %v", err)
+	}
+	for i, r := range results {
+		if r.Status != want {
+			t.Fatalf("create transfer %v: got %v, want %v", transfers[i].ID, r.Status, want)
+		}
+	}
+	return results
 }

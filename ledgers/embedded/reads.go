@@ -89,6 +89,7 @@ func (l *Ledger) LookupTransfers(
 			transfers = append(transfers, t)
 		}
 	}
+	s.endReads()
 	if s.err != nil {
 		return nil, l.describe(s.err, ErrFailed)
 	}

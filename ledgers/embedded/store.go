@@ -43,6 +43,8 @@ type diskStore struct {
 	// reaches.
 	unsavedExpiry bool
 
+	// ids seeks transfer ids as of the beginning of the present group.
+	ids        *pebble.Iterator
 	key, value []byte
 }
 
@@ -105,13 +107,45 @@ func (s *diskStore) transfer(id ledgers.ID) (ledgers.Transfer, presence) {
 	return s.transferAt(timestamp)
 }
 
+// timestampOf finds the record of a transfer's id. Mostly the id is new and there is none, so it
+// seeks with an iterator, which asks the filters of all levels where Get leaves out the last one.
 func (s *diskStore) timestampOf(id ledgers.ID) (timestamp uint64, ok bool) {
+	var err error
+	if s.ids == nil {
+		s.ids, err = s.db.NewIter(&pebble.IterOptions{
+			LowerBound: []byte{kindTransferID}, UpperBound: []byte{kindTransferID + 1},
+			UseL6Filters: true,
+		})
+		if err != nil {
+			s.fail(err)
+			return 0, false
+		}
+	}
 	s.key = appendIDKey(s.key[:0], kindTransferID, id)
-	ok = s.read(s.key, func(value []byte) (err error) {
-		timestamp, err = keyUint64(value, 0)
-		return err
-	})
-	return timestamp, ok
+	if !s.ids.SeekPrefixGE(s.key) {
+		err = s.ids.Error()
+		if err != nil {
+			s.fail(err)
+		}
+		return 0, false
+	}
+	timestamp, err = keyUint64(s.ids.Value(), 0)
+	if err != nil {
+		s.fail(err)
+	}
+	return timestamp, err == nil
+}
+
+// endReads lets go of what the reads of a group have seen.
+func (s *diskStore) endReads() {
+	if s.ids == nil {
+		return
+	}
+	err := s.ids.Close()
+	if err != nil {
+		s.fail(err)
+	}
+	s.ids = nil
 }
 
 func (s *diskStore) transferAt(timestamp uint64) (t ledgers.Transfer, p presence) {
@@ -176,6 +210,7 @@ func (s *diskStore) livePendings(from liveKey, limit int) []livePending {
 // save writes what the machine's group has changed into b. It reports whether an answer of the
 // group has to wait until that is durable; shown says that the group answers balances.
 func (s *diskStore) save(b *pebble.Batch, m *machine, shown bool) (durable bool) {
+	s.endReads()
 	c := &m.changes
 	newest := s.saveTransfers(b, c)
 	for _, a := range c.dirtied {
@@ -203,24 +238,64 @@ func (s *diskStore) save(b *pebble.Batch, m *machine, shown bool) (durable bool)
 	return durable
 }
 
-// saveTransfers returns the newest timestamp that it has written, or 0.
+// saveTransfers returns the newest timestamp that it has written, or 0. It writes kind by kind, as
+// neighbouring keys are cheaper to insert.
 func (s *diskStore) saveTransfers(b *pebble.Batch, c *changes) uint64 {
 	var newest uint64
 	for i := range c.transfers {
 		t := &c.transfers[i]
 		newest = max(newest, t.Timestamp)
+		s.key = appendTimeKey(s.key[:0], kindTransfer, t.Timestamp)
 		s.value = appendTransfer(s.value[:0], t)
-		s.saveRecord(b, t.ID, t.Timestamp)
+		_ = b.Set(s.key, s.value, nil)
 	}
-	s.transfers += uint64(len(c.transfers))
 	for i := range c.burnt {
-		id, timestamp := c.burnt[i].id, c.burnt[i].timestamp
-		newest = max(newest, timestamp)
-		s.value = appendID(append(s.value[:0], burntRecord), id)
-		s.saveRecord(b, id, timestamp)
+		newest = max(newest, c.burnt[i].timestamp)
+		s.key = appendTimeKey(s.key[:0], kindTransfer, c.burnt[i].timestamp)
+		s.value = appendID(append(s.value[:0], burntRecord), c.burnt[i].id)
+		_ = b.Set(s.key, s.value, nil)
 	}
 	for i := range c.transfers {
-		s.saveIndexes(b, c.transfers[i].Timestamp, &c.transfers[i])
+		s.saveID(b, c.transfers[i].ID, c.transfers[i].Timestamp)
+	}
+	for i := range c.burnt {
+		s.saveID(b, c.burnt[i].id, c.burnt[i].timestamp)
+	}
+	for i := range c.transfers {
+		t := &c.transfers[i]
+		s.saveJournal(b, kindDebitJournal, t.DebitAccountID, t)
+	}
+	for i := range c.transfers {
+		t := &c.transfers[i]
+		s.saveJournal(b, kindCreditJournal, t.CreditAccountID, t)
+	}
+	s.saveLive(b, c)
+	s.transfers += uint64(len(c.transfers))
+	return newest
+}
+
+func (s *diskStore) saveID(b *pebble.Batch, id ledgers.ID, timestamp uint64) {
+	s.key = appendIDKey(s.key[:0], kindTransferID, id)
+	s.setNumber(b, s.key, timestamp)
+}
+
+func (s *diskStore) saveJournal(b *pebble.Batch, kind byte, id ledgers.ID, t *ledgers.Transfer) {
+	a := s.account(id)
+	if a == nil {
+		return // s.err says why
+	}
+	s.key = appendJournalKey(s.key[:0], kind, a.Timestamp, t.Code, t.Timestamp)
+	_ = b.Set(s.key, nil, nil)
+}
+
+// saveLive writes which pending transfers are new and which were posted or voided.
+func (s *diskStore) saveLive(b *pebble.Batch, c *changes) {
+	for i := range c.transfers {
+		t := &c.transfers[i]
+		if t.Flags.Has(ledgers.Pending) && t.Timeout != 0 {
+			s.key = appendPairKey(s.key[:0], kindLive, t.ExpiresAt(), t.Timestamp)
+			_ = b.Set(s.key, nil, nil)
+		}
 	}
 	for _, e := range c.endings {
 		s.key = appendTimeKey(s.key[:0], kindEnding, e.pendingTimestamp)
@@ -230,31 +305,6 @@ func (s *diskStore) saveTransfers(b *pebble.Batch, c *changes) uint64 {
 			s.key = appendPairKey(s.key[:0], kindLive, e.end, e.pendingTimestamp)
 			_ = b.Delete(s.key, nil)
 		}
-	}
-	return newest
-}
-
-// saveRecord writes s.value as the record of a transfer or a burnt id.
-func (s *diskStore) saveRecord(b *pebble.Batch, id ledgers.ID, timestamp uint64) {
-	s.key = appendTimeKey(s.key[:0], kindTransfer, timestamp)
-	_ = b.Set(s.key, s.value, nil)
-	s.key = appendIDKey(s.key[:0], kindTransferID, id)
-	s.value = binary.BigEndian.AppendUint64(s.value[:0], timestamp)
-	_ = b.Set(s.key, s.value, nil)
-}
-
-func (s *diskStore) saveIndexes(b *pebble.Batch, timestamp uint64, t *ledgers.Transfer) {
-	debit, credit := s.account(t.DebitAccountID), s.account(t.CreditAccountID)
-	if debit == nil || credit == nil {
-		return // s.err says why
-	}
-	s.key = appendJournalKey(s.key[:0], kindDebitJournal, debit.Timestamp, t.Code, timestamp)
-	_ = b.Set(s.key, nil, nil)
-	s.key = appendJournalKey(s.key[:0], kindCreditJournal, credit.Timestamp, t.Code, timestamp)
-	_ = b.Set(s.key, nil, nil)
-	if t.Flags.Has(ledgers.Pending) && t.Timeout != 0 {
-		s.key = appendPairKey(s.key[:0], kindLive, t.ExpiresAt(), timestamp)
-		_ = b.Set(s.key, nil, nil)
 	}
 }
 

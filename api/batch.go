@@ -55,7 +55,7 @@ func (s *Server) batch(c echo.Context) error {
 	return send(c, http.StatusOK, plainJSON, &answer)
 }
 
-// one decides one check of a batch. It runs beside the others, so that a panic would not come to run.
+// one decides one check of a batch. It runs beside the others, where run would not see a panic.
 func (s *Server) one(ctx context.Context, check []byte, instance string) (result wire.Result) {
 	fail := func(err error) wire.Result {
 		s.report(err)

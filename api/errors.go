@@ -25,8 +25,8 @@ func badRequest(format string, args ...any) *limiter.Error {
 	return refused(wire.CodeBadRequest, format, args...)
 }
 
-// explain turns any error into one with a code and a text that is safe to send. What is not known to
-// be safe is internal.
+// explain turns any error into one with a code and a text that is safe to send. What is not known
+// to be safe is internal.
 func explain(err error) *limiter.Error {
 	var known *limiter.Error
 	if errors.As(err, &known) {

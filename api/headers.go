@@ -8,8 +8,8 @@ import (
 	"weir/limiter"
 )
 
-// Values of headers that are the same on every answer. Headers are set by key and not with Set, which
-// would write RateLimit as Ratelimit and WWW-Authenticate as Www-Authenticate.
+// Values of headers that are the same on every answer. Headers are set by key and not with Set,
+// which would write RateLimit as Ratelimit and WWW-Authenticate as Www-Authenticate.
 var (
 	noStore     = []string{"no-store"}
 	closing     = []string{"close"}

@@ -84,8 +84,8 @@ func (s *Server) done(c echo.Context, route string, start time.Time, err error) 
 // reportEvery is how often an outage is logged, in nanoseconds; each call of it is counted.
 const reportEvery = int64(time.Second)
 
-// report logs what weir could not do, with the cause. Errors below 500 are the caller's matter; their
-// texts may name ids.
+// report logs what weir could not do, with the cause. Errors below 500 are the caller's matter;
+// their texts may name ids.
 func (s *Server) report(err error) {
 	if err == nil {
 		return

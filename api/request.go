@@ -198,8 +198,8 @@ func unquote(s string) (string, bool) {
 	return "", false
 }
 
-// send writes an answer. Nothing is written before all of it is known: an error leaves the call to be
-// answered in another way.
+// send writes an answer. Nothing is written before all of it is known: an error leaves the call to
+// be answered in another way.
 func send(c echo.Context, status int, contentType []string, v any) error {
 	b := buffers.Get().(*bytes.Buffer)
 	defer release(b)

@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// strict refuses what encoding/json lets pass although it is not what a caller can have meant: a
-// field twice, a field in capitals, null, an empty string, and half of a surrogate pair, which would
-// make different subjects the same. Only the outer levels of nesting are looked at. The data must be
-// valid JSON.
+// strict refuses what encoding/json lets pass although no caller can have meant it: a field twice,
+// a field in capitals, null, an empty string, and half of a surrogate pair, which would make
+// different subjects the same. Only the outer levels of nesting are looked at. The data must be
+// valid JSON that starts with an object.
 func strict(data []byte, levels int) error {
 	w := walk{data: data}
 	for at := 0; at < len(data); at++ {

@@ -50,7 +50,8 @@ type Client struct {
 	options Options
 }
 
-// New returns a client for the server at baseURL, such as http://127.0.0.1:8080. Options may be nil.
+// New returns a client for the server at baseURL, such as http://127.0.0.1:8080. Options may be
+// nil.
 func New(baseURL string, options *Options) (*Client, error) {
 	base, err := url.Parse(baseURL)
 	if err != nil {
@@ -118,7 +119,8 @@ func (c *Client) Revoke(ctx context.Context, revoke wire.ChangeRequest) (wire.Ch
 	return c.change(ctx, "/v1/admin/revocations", revoke)
 }
 
-func (c *Client) change(ctx context.Context, path string, r wire.ChangeRequest) (wire.Change, error) {
+func (c *Client) change(ctx context.Context, path string, r wire.ChangeRequest,
+) (wire.Change, error) {
 	err := sendable(r.Subject, r.ID)
 	if err != nil {
 		return wire.Change{}, err

@@ -12,8 +12,8 @@ const MaxAmount = 999_999_999_999_999
 
 // Amount is a number of units of a limit: requests, bytes. In JSON it is written as an integer and
 // read from an integer or a string of decimal digits, at most [MaxAmount]. A sign, a fraction, an
-// exponent, a leading zero, an empty string and null are refused, so that what is read is always the
-// number that was sent.
+// exponent, a leading zero, an empty string and null are refused, so that what is read is always
+// the number that was sent.
 type Amount uint64
 
 // UnmarshalJSON reads an amount; see [Amount]. The error is a *json.UnmarshalTypeError.

@@ -1,8 +1,8 @@
 package wire
 
 // CheckRequest asks whether a subject may do something, and charges it if so. It has one of two
-// forms: Limit, Subject and perhaps Cost; or Limits, decided all or nothing, with a Subject for those
-// that name none.
+// forms: Limit, Subject and perhaps Cost; or Limits, decided all or nothing, with a Subject for
+// those that name none.
 type CheckRequest struct {
 	Limit   string `json:"limit,omitempty"`
 	Subject string `json:"subject,omitempty"`
@@ -40,7 +40,8 @@ type Decision struct {
 	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
 	// NewIDRequired says that this id stays denied: the next attempt needs another one.
 	NewIDRequired bool `json:"new_id_required,omitempty"`
-	// IDRecorded is false, on a denial, where the id was not recorded and may be sent again; else nil.
+	// IDRecorded is false, on a denial, where the id was not recorded and may be sent again; else
+	// it is nil.
 	IDRecorded *bool `json:"id_recorded,omitempty"`
 }
 

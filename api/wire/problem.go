@@ -62,14 +62,14 @@ const (
 type Meaning struct {
 	Code   Code
 	Status int
-	// Title is the status phrase of RFC 9110; only a denial has a type of its own, and so a title (RFC 9457,
-	// section 4.2.1).
+	// Title is the status phrase of RFC 9110; only a denial has a type of its own, and so a title
+	// (RFC 9457, section 4.2.1).
 	Title string
 	// RetryAfterSeconds is what Retry-After says. 0 means that there is none, except on a denial,
 	// which works it out.
 	RetryAfterSeconds int
-	// SameID says whether the same id may be sent again, once the cause is gone. Where an answer says
-	// new_id_required, or that the id was not recorded, that counts.
+	// SameID says whether the same id may be sent again, once the cause is gone. Where an answer
+	// says new_id_required, or that the id was not recorded, that counts.
 	SameID bool
 }
 

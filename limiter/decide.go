@@ -14,6 +14,10 @@ type figures struct {
 	wait  uint64 // ledger time at which enough is back for the cost, 0 if it is there or never will be
 }
 
+// ahead is how far, in nanoseconds, a busy ledger's time may run ahead of the clock on the wall:
+// each event has a nanosecond of its own. A wait counted from it could be that much short.
+const ahead = uint64(time.Microsecond)
+
 // need returns how many units have to come back before the charge can pass.
 func need(amount uint64, b accounts.Balance) uint64 {
 	wanted := max(1, amount) + b.Used // a look wants one unit to be there
@@ -63,7 +67,10 @@ func deny(charges []charge, read []figures, result accounts.Result, lag time.Dur
 	for i, c := range charges {
 		d.Limits[i] = state(c, read[i], result.Timestamp)
 		never = never || read[i].Quota == 0
-		d.RetryAfter = max(d.RetryAfter, roundUp(read[i].wait, result.Timestamp, time.Millisecond))
+		if read[i].wait > 0 {
+			wait := roundUp(read[i].wait+ahead, result.Timestamp, time.Millisecond)
+			d.RetryAfter = max(d.RetryAfter, wait)
+		}
 	}
 	if result.Burnt && need(charges[d.Denied].Amount, read[d.Denied].Balance) == 0 {
 		d.Denied = shortest(charges, read, d.Denied)

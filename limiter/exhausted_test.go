@@ -1,0 +1,136 @@
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/ledgers/ledgertest"
+	"weir/limiter"
+)
+
+// L11: a flood on an exhausted subject writes in the order of once per expiry.
+func TestFloodDoesNotWrite(t *testing.T) {
+	clock := newClock()
+	faulty := ledgertest.NewFaulty(openLedger(t, clock))
+	l := newLimiter(t, faulty, clock, rate("api", 10, time.Minute))
+	for range 10 {
+		check(t, l, one("api", "alice", 1))
+	}
+	writes := faulty.Calls(ledgertest.CallCreateTransfers)
+	allowed := 0
+	n := rounds(10_000, 100_000)
+	step := 10 * time.Minute / time.Duration(n) // ten windows: 100 units come back
+	for range n {
+		if check(t, l, one("api", "alice", 1)).Allowed {
+			allowed++
+		}
+		clock.Advance(step)
+	}
+	if allowed < 90 || allowed > 100 {
+		t.Errorf("allowed in ten windows: got %d, want 90 to 100", allowed)
+	}
+	// One write admits each unit that came back and one finds out that no more did.
+	if got := faulty.Calls(ledgertest.CallCreateTransfers) - writes; got > 2*allowed+2 {
+		t.Errorf("ledger writes: got %d for %d admissions, want at most two each", got, allowed)
+	}
+}
+
+// A denial from memory says what the ledger's would: the figures, and the wait for this cost.
+func TestRememberedDenial(t *testing.T) {
+	clock := newClock()
+	faulty := ledgertest.NewFaulty(openLedger(t, clock))
+	l := newLimiter(t, faulty, clock, rate("api", 10, time.Minute))
+	for range 10 {
+		check(t, l, one("api", "alice", 1))
+		clock.Advance(time.Second)
+	}
+	first := check(t, l, one("api", "alice", 1))
+	writes := faulty.Calls(ledgertest.CallCreateTransfers)
+	for cost := uint64(1); cost <= 10; cost++ {
+		d := check(t, l, one("api", "alice", cost))
+		want := first.RetryAfter + time.Duration(cost-1)*time.Second
+		got := d.RetryAfter
+		if d.Allowed || got < want-time.Millisecond || got > want+time.Millisecond {
+			t.Errorf("cost %d: got %v, want denied with %v to wait", cost, d, want)
+		}
+		if d.Limits[0].Quota != 10 || d.Limits[0].Remaining != 0 ||
+			d.Limits[0].Reset != first.Limits[0].Reset {
+			t.Errorf("cost %d: got %+v, want the figures of %+v", cost, d.Limits[0], first.Limits[0])
+		}
+	}
+	wantCode(t, l, one("api", "alice", 11), limiter.CodeCostExceedsQuota)
+	if got := faulty.Calls(ledgertest.CallCreateTransfers); got != writes {
+		t.Errorf("ledger writes: got %d, want none", got-writes)
+	}
+}
+
+// What is remembered is the smallest cost denied: a smaller one is asked of the ledger.
+func TestSmallerCostIsAsked(t *testing.T) {
+	clock := newClock()
+	l := newLimiter(t, openLedger(t, clock), clock, rate("api", 10, time.Minute))
+	check(t, l, one("api", "alice", 7))
+	if d := check(t, l, one("api", "alice", 5)); d.Allowed {
+		t.Fatalf("5 of 3 left: got %+v", d)
+	}
+	if d := check(t, l, one("api", "alice", 3)); !d.Allowed {
+		t.Errorf("3 of 3 left: got %+v, want allowed", d)
+	}
+}
+
+// Grants and other quotas drop what is remembered: the units are there at once.
+func TestGivenBackIsSeen(t *testing.T) {
+	clock := newClock()
+	driver := openLedger(t, clock)
+	l := newLimiter(t, driver, clock, rate("api", 2, time.Minute))
+	check(t, l, one("api", "alice", 2))
+	check(t, l, one("api", "alice", 1))
+	_, err := l.Grant(context.Background(), limiter.Change{
+		Limit: "api", Subject: "alice", Amount: 5, ID: "g",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		if d := check(t, l, one("api", "alice", 1)); d.Allowed != (i < 5) {
+			t.Fatalf("check %d after a grant of 5: got %+v", i+1, d)
+		}
+	}
+	set, err := limiter.NewLimits(0, []limiter.Limit{rate("api", 3, time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetLimits(set)
+	if d := check(t, l, one("api", "alice", 1)); !d.Allowed {
+		t.Errorf("after a raise by 1: got %+v, want allowed", d)
+	}
+}
+
+// Checks with an id pass the memory up to a cap; past it an admitted id is still replayed, and a
+// new one is denied unrecorded and may be sent again.
+func TestIDsPastTheCap(t *testing.T) {
+	clock := newClock()
+	faulty := ledgertest.NewFaulty(openLedger(t, clock))
+	l := newLimiter(t, faulty, clock, rate("api", 1, time.Minute))
+	admitted := check(t, l, named("yes", one("api", "alice", 1)))
+	recorded := 0
+	for i := range 100 {
+		d := check(t, l, named(fmt.Sprint("no ", i), one("api", "alice", 1)))
+		switch {
+		case d.Allowed:
+			t.Fatalf("check %d: got %+v", i, d)
+		case d.NewIDRequired == d.IDNotRecorded:
+			t.Fatalf("check %d: got %+v, want either recorded or not", i, d)
+		case d.NewIDRequired:
+			recorded++
+		}
+	}
+	if recorded > 20 {
+		t.Errorf("recorded within a second: got %d, want a few", recorded)
+	}
+	replay := check(t, l, named("yes", one("api", "alice", 1)))
+	if !replay.Replayed || replay.Transfer != admitted.Transfer {
+		t.Errorf("admitted id past the cap: got %+v, want its replay", replay)
+	}
+}

@@ -1,0 +1,115 @@
+package limiter_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/ledgers/embedded"
+	"weir/ledgers/ledgertest"
+	"weir/limiter"
+)
+
+func reload(t testing.TB, l *limiter.Limiter, revision uint32, limits ...limiter.Limit) {
+	t.Helper()
+	set, err := limiter.NewLimits(revision, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetLimits(set)
+}
+
+// L8: use 8 of 10; to 5: denied, remaining 0; to 20: remaining 12. Usage is never forgotten.
+func TestReloadKeepsUsage(t *testing.T) {
+	clock := newClock()
+	l := newLimiter(t, openLedger(t, clock), clock, rate("api", 10, 30*time.Second))
+	for range 8 {
+		check(t, l, one("api", "alice", 1))
+	}
+	reload(t, l, 0, rate("api", 5, 30*time.Second))
+	d := check(t, l, one("api", "alice", 1))
+	if d.Allowed || d.Limits[0].Remaining != 0 || d.Limits[0].Quota != 5 ||
+		d.RetryAfter.Round(time.Second) != 30*time.Second {
+		t.Fatalf("at 5 with 8 used: got %+v, want denied for 30 s", d)
+	}
+	reload(t, l, 0, rate("api", 20, 30*time.Second))
+	wantBalance(t, l, "api", "alice", 20, 8, 12)
+	reload(t, l, 0, rate("api", 5, 30*time.Second))
+	check(t, l, one("api", "alice", 1))
+	clock.Advance(31 * time.Second)
+	allowed := 0
+	for range 10 {
+		if check(t, l, one("api", "alice", 1)).Allowed {
+			allowed++
+		}
+	}
+	if allowed != 5 {
+		t.Errorf("in the next window: got %d, want 5", allowed)
+	}
+}
+
+// L9: 100 reloads of the same config refill nothing and write nothing.
+func TestReloadOfTheSame(t *testing.T) {
+	clock := newClock()
+	faulty := ledgertest.NewFaulty(openLedger(t, clock))
+	l := newLimiter(t, faulty, clock, rate("api", 10, time.Minute))
+	check(t, l, one("api", "alice", 4))
+	writes := faulty.Calls(ledgertest.CallCreateTransfers)
+	for range 100 {
+		reload(t, l, 0, rate("api", 10, time.Minute))
+		wantBalance(t, l, "api", "alice", 10, 4, 6)
+	}
+	if got := faulty.Calls(ledgertest.CallCreateTransfers); got != writes {
+		t.Errorf("writes: got %d, want 0", got-writes)
+	}
+}
+
+// A shorter window binds new charges; the old ones come back when they were to, and the wait for
+// them is told.
+func TestReloadOfTheWindow(t *testing.T) {
+	clock := newClock()
+	driver := openLedger(t, clock)
+	l := newLimiter(t, driver, clock, rate("api", 2, time.Hour))
+	check(t, l, one("api", "alice", 1))
+	clock.Advance(10 * time.Minute)
+	for _, node := range []*limiter.Limiter{l, newLimiter(t, driver, clock)} {
+		reload(t, node, 0, rate("api", 2, 10*time.Second))
+		d := check(t, node, one("api", "alice", 2))
+		if d.Allowed || d.RetryAfter.Round(time.Second) != 50*time.Minute {
+			t.Errorf("got %+v, want denied for the 50 min that the old charge has left", d)
+		}
+	}
+}
+
+// L15: after a step of the wall clock forward by a day and back nothing expires early, and what is
+// due expires in time.
+func TestClockSteps(t *testing.T) {
+	wall, steady := newClock(), newClock()
+	start := steady.Now()
+	ledger, err := embedded.Open(t.TempDir(), &embedded.Options{
+		Now: wall.Now, Volatile: true,
+		Elapsed: func() time.Duration { return steady.Now().Sub(start) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	l := newLimiter(t, ledger, steady, rate("api", 1, 10*time.Second))
+	pass := func(d time.Duration) { wall.Advance(d); steady.Advance(d) }
+
+	check(t, l, one("api", "a", 1))
+	wall.Advance(24 * time.Hour)
+	check(t, l, one("api", "b", 1)) // the ledger has seen the future
+	wall.Advance(-24 * time.Hour)
+	for second := range 10 {
+		if d := check(t, l, named(fmt.Sprint(second), one("api", "b", 1))); d.Allowed {
+			t.Fatalf("second %d after the step back: got %+v, want denied", second, d)
+		}
+		pass(time.Second)
+	}
+	pass(time.Millisecond)
+	d := check(t, l, one("api", "b", 1))
+	if !d.Allowed {
+		t.Fatalf("10 s later: got %+v, want allowed", d)
+	}
+}

@@ -73,6 +73,8 @@ func (b *Book) Now() uint64 { return b.clock.read() }
 // standing is what a book remembers of one user account. Everything in it can be read from the
 // ledger again.
 type standing struct {
+	operator ledgers.ID // of the account's limit
+
 	mu   sync.Mutex
 	seen bool // the account's first quota was answered `created` or `exists`
 	step step // newest quota step known
@@ -80,12 +82,12 @@ type standing struct {
 }
 
 // standing returns what is remembered of an account, nothing at first.
-func (b *Book) standing(account ledgers.ID) *standing {
+func (b *Book) standing(account ledgers.ID, limit string) *standing {
 	s, ok := b.standings.Get(account)
 	if ok {
 		return s
 	}
-	s = &standing{}
+	s = &standing{operator: b.namespace.OperatorAccount(limit)}
 	previous, raced, _ := b.standings.PeekOrAdd(account, s)
 	if raced {
 		return previous

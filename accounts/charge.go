@@ -25,7 +25,7 @@ func (b *Book) NewCharge(limit Limit, subject string, amount uint64) Charge {
 	account := b.namespace.UserAccount(limit.Name, subject)
 	return Charge{
 		Limit: limit, Subject: subject, Amount: amount,
-		account: account, standing: b.standing(account),
+		account: account, standing: b.standing(account, limit.Name),
 	}
 }
 
@@ -180,18 +180,18 @@ func (b *Book) link(
 		if newest.base > newest.target {
 			next := newest
 			next.n++
-			c.batch = append(c.batch, next.transfer(b.namespace, charge.Limit, charge.account))
+			c.batch = append(c.batch, next.transfer(b.namespace, charge))
 			c.steps = append(c.steps, i)
 		}
 	}
 	for i, charge := range sorted {
 		if charge.Amount > 0 {
-			c.add(i, b.pending(charge, charge.Amount, CodeCharge, b.member(first, len(c.owner))))
+			c.add(i, pending(charge, charge.Amount, CodeCharge, b.member(first, len(c.owner))))
 		}
 	}
 	for i, charge := range sorted {
 		if charge.Amount == 0 {
-			guard := b.pending(charge, 1, CodeGuard, b.member(first, len(c.owner)))
+			guard := pending(charge, 1, CodeGuard, b.member(first, len(c.owner)))
 			guard.Timeout = 0 // it ends here, so that no timeout has to be watched
 			c.add(i, guard)
 			c.add(i, ledgers.Transfer{
@@ -224,11 +224,11 @@ func (b *Book) member(first ledgers.ID, k int) ledgers.ID {
 	return b.namespace.MemberTransfer(first, k)
 }
 
-func (b *Book) pending(c Charge, amount uint64, code uint16, id ledgers.ID) ledgers.Transfer {
+func pending(c Charge, amount uint64, code uint16, id ledgers.ID) ledgers.Transfer {
 	return ledgers.Transfer{
 		ID:              id,
 		DebitAccountID:  c.account,
-		CreditAccountID: b.namespace.OperatorAccount(c.Limit.Name),
+		CreditAccountID: c.standing.operator,
 		Amount:          ledgers.AmountOf(amount),
 		Timeout:         c.Limit.WindowSeconds,
 		Ledger:          c.Limit.Ledger,
@@ -313,6 +313,9 @@ func (b *Book) recall(ctx context.Context, first ledgers.ID, fingerprint ledgers
 // inOrder returns the charges sorted by account: one order for all keeps the same request the same
 // chain.
 func inOrder(charges []Charge) []Charge {
+	if len(charges) == 1 {
+		return charges
+	}
 	sorted := slices.Clone(charges)
 	slices.SortFunc(sorted, func(a, b Charge) int { return a.account.Compare(b.account) })
 	return sorted

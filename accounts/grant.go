@@ -86,10 +86,9 @@ func (b *Book) changed(ctx context.Context, t ledgers.Transfer, r ledgers.Transf
 }
 
 func (b *Book) changeTransfer(id string, c Charge, code uint16) ledgers.Transfer {
-	operator := b.namespace.OperatorAccount(c.Limit.Name)
 	t := ledgers.Transfer{
 		ID:              b.namespace.GrantTransfer(c.Limit.Name, c.Subject, id),
-		DebitAccountID:  operator,
+		DebitAccountID:  c.standing.operator,
 		CreditAccountID: c.account,
 		Amount:          ledgers.AmountOf(c.Amount),
 		UserData128:     b.namespace.fingerprint(codeNames[code], []Charge{c}),
@@ -97,7 +96,7 @@ func (b *Book) changeTransfer(id string, c Charge, code uint16) ledgers.Transfer
 		Code:            code,
 	}
 	if code == CodeRevocation {
-		t.DebitAccountID, t.CreditAccountID = c.account, operator
+		t.DebitAccountID, t.CreditAccountID = c.account, c.standing.operator
 	}
 	return t
 }

@@ -54,7 +54,7 @@ func (b *Book) open(ctx context.Context, charges []Charge) ([]opening, error) {
 	var accounts []ledgers.Account
 	var operators []ledgers.ID
 	for _, c := range charges {
-		operator := b.namespace.OperatorAccount(c.Limit.Name)
+		operator := c.standing.operator
 		_, known := b.operators.Load(operator)
 		if !known {
 			operators = append(operators, operator)
@@ -125,7 +125,7 @@ func (b *Book) adopt(ctx context.Context, charges []Charge) error {
 // firstQuota is step 0 of an account.
 func (b *Book) firstQuota(c Charge) ledgers.Transfer {
 	first := step{target: c.Limit.Quota, revision: c.Limit.Revision}
-	return first.transfer(b.namespace, c.Limit, c.account)
+	return first.transfer(b.namespace, c)
 }
 
 // sawQuota takes the answer to an account's first quota. `exists` also means that later steps may

@@ -35,25 +35,24 @@ type step struct {
 
 // transfer returns the transfer that makes step s, whose base is what the account holds before it:
 // it moves the difference to the target. A lowering takes at most what is free.
-func (s step) transfer(ns Namespace, limit Limit, account ledgers.ID) ledgers.Transfer {
+func (s step) transfer(ns Namespace, c Charge) ledgers.Transfer {
 	t := ledgers.Transfer{
-		ID:          ns.QuotaStep(account, s.n),
+		ID:          ns.QuotaStep(c.account, s.n),
 		UserData128: ledgers.Amount{Hi: s.n, Lo: uint64(s.source)<<56 | s.base},
 		UserData64:  s.target,
 		UserData32:  s.revision,
-		Ledger:      limit.Ledger,
+		Ledger:      c.Limit.Ledger,
 		Code:        CodeRequota,
 	}
 	if s.n == 0 {
 		t.Code = CodeQuota
 	}
-	operator := ns.OperatorAccount(limit.Name)
 	if s.target >= s.base {
-		t.DebitAccountID, t.CreditAccountID = operator, account
+		t.DebitAccountID, t.CreditAccountID = c.standing.operator, c.account
 		t.Amount = ledgers.AmountOf(s.target - s.base)
 		return t
 	}
-	t.DebitAccountID, t.CreditAccountID = account, operator
+	t.DebitAccountID, t.CreditAccountID = c.account, c.standing.operator
 	t.Amount = ledgers.AmountOf(s.base - s.target)
 	t.Flags = ledgers.BalancingDebit
 	return t
@@ -126,7 +125,7 @@ func (b *Book) requota(ctx context.Context, c Charge) error {
 			n: newest.n + 1, target: target, revision: c.Limit.Revision,
 			source: sourceConfig, base: newest.base,
 		}
-		t := next.transfer(b.namespace, c.Limit, c.account)
+		t := next.transfer(b.namespace, c)
 		results, err := b.createTransfers(ctx, []ledgers.Transfer{t})
 		if err != nil {
 			return err

@@ -131,12 +131,12 @@ func NewLimits(revision uint32, limits []Limit) (*Limits, error) {
 func (s *Limits) All() []Limit { return append([]Limit(nil), s.list...) }
 
 // find returns a limit and what the books know of it.
-func (s *Limits) find(name string) (Limit, accounts.Limit, error) {
+func (s *Limits) find(name string) (*Limit, accounts.Limit, error) {
 	i, ok := s.byName[name]
 	if !ok {
-		return Limit{}, accounts.Limit{}, &Error{
+		return nil, accounts.Limit{}, &Error{
 			Code: CodeUnknownLimit, Detail: fmt.Sprintf("there is no limit %q", name), Limit: name,
 		}
 	}
-	return s.list[i], s.books[i], nil
+	return &s.list[i], s.books[i], nil
 }

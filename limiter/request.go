@@ -44,7 +44,7 @@ type Request struct {
 // charge pairs what the books charge with the rule behind it.
 type charge struct {
 	accounts.Charge
-	limit Limit
+	limit *Limit
 }
 
 // resolve checks a request and finds its limits: one charge for each account, in the order sent.
@@ -95,7 +95,7 @@ func merge(charges []charge, c charge) ([]charge, error) {
 	return append(charges, c), nil
 }
 
-func costOn(limit Limit, cost uint64) (uint64, error) {
+func costOn(limit *Limit, cost uint64) (uint64, error) {
 	switch {
 	case cost == DefaultCost && limit.Kind == RequestRate:
 		return 1, nil

@@ -9,6 +9,7 @@ import (
 	"weir/ledgers/ledgertest"
 )
 
+// tidy:table a list of subtests
 func TestBatch(t *testing.T) {
 	t.Run("OK", func(t *testing.T) {
 		s := newService(t, api.Options{})

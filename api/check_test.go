@@ -183,6 +183,7 @@ func TestCheckSeveralLimits(t *testing.T) {
 	})
 }
 
+// tidy:table a list of subtests
 func TestCheckID(t *testing.T) {
 	const check = `{"limit":"api-requests","subject":"u","id":"one"}`
 	t.Run("Replayed", func(t *testing.T) { // R1

@@ -9,6 +9,7 @@ import (
 	"weir/api"
 )
 
+// tidy:table a list of subtests
 func TestGrant(t *testing.T) {
 	const grant = `{"limit":"api-requests","subject":"u","amount":5,"id":"g"}`
 	t.Run("OK", func(t *testing.T) {

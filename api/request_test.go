@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -249,7 +250,7 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Add(`{"limit":"api-requests","subject":"\ud83e\udda6","cost":"1","id":"x"}`)
 	f.Add(`{"checks":[{"limit":"a","subject":"u"},null]}`)
-	s := newService(f, api.Options{})
+	s := newService(f, api.Options{Logger: slog.New(slog.DiscardHandler)})
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, route := range []string{"/v1/check", "/v1/check/batch"} {
 			recorder := httptest.NewRecorder()

@@ -49,9 +49,6 @@ func benchmarkPairs(b *testing.B, callers int, timeout uint32, random bool) {
 	b.ResetTimer()
 	runPairs(b, ledger, callers, timeout, next, func() bool { return left.Add(-1) >= 0 })
 	b.StopTimer()
-	if b.N > 100000 {
-		println(embedded.Dump(ledger))
-	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 }
 

@@ -40,7 +40,9 @@ func open(t testing.TB, dir string, options *embedded.Options) *embedded.Ledger 
 		err := ledger.Close()
 		if err != nil {
 			t.Errorf("close: %v", err)
+			return
 		}
+		verifyFiles(t, dir, vfs.Default)
 	})
 	return ledger
 }
@@ -56,6 +58,13 @@ func count(short, long int) int {
 // verifyFiles checks a closed ledger.
 func verifyFiles(t testing.TB, dir string, files vfs.FS) {
 	t.Helper()
+	report, err := embedded.VerifyFiles(dir, files)
+	if err != nil {
+		t.Errorf("verify: %v", err)
+	}
+	for _, problem := range report.Problems {
+		t.Errorf("verify: %s", problem)
+	}
 }
 
 // create creates accounts that must be new.

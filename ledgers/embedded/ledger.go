@@ -30,6 +30,12 @@ type Options struct {
 	// clock is behind it. Nil means the monotonic reading that time.Now has; without one, the
 	// ledger's time then stands still until the wall clock has caught up.
 	Elapsed func() time.Duration
+	// Retention is the age at which expired and voided pending transfers with their voids,
+	// transfers of amount 0 and the ids of refused transfers are deleted. 0 keeps all. Whatever is
+	// live, posted or the post of something stays for ever.
+	Retention time.Duration
+	// KeepCodes are the codes of transfers that Retention keeps although their amount is 0.
+	KeepCodes []uint16
 	// Volatile leaves out the syncs: what was answered may be lost when the machine stops, though
 	// not when the process does. For ledgers that are thrown away.
 	Volatile bool
@@ -90,6 +96,9 @@ type Ledger struct {
 	// durable is the newest timestamp that is synced.
 	durable atomic.Uint64
 	readers readers
+	// reflected is the store's, for retention.
+	reflected atomic.Uint64
+	metrics   *metrics
 
 	// failed is closed, after failure was set, when the ledger cannot go on.
 	failed  chan struct{}
@@ -98,7 +107,9 @@ type Ledger struct {
 
 	closing  sync.Once
 	closeErr error
+	closed   chan struct{} // closed when Close begins
 	stopped  chan struct{} // closed when writer and answerer are done
+	retired  chan struct{} // closed when retention is done
 }
 
 var _ ledgers.Driver = (*Ledger)(nil)
@@ -182,6 +193,9 @@ func (l *Ledger) fail(err error) {
 func (l *Ledger) Close() error {
 	l.closing.Do(func() {
 		l.queue.close(ledgers.ErrClosed)
+		close(l.closed)
+		l.metrics.unregister()
+		<-l.retired
 		select {
 		case <-l.stopped:
 		case <-l.failed:
@@ -210,6 +224,7 @@ func (l *Ledger) release() error {
 		defer func() { _ = recover() }()
 		<-l.stopped
 		l.readers.close(l.failure)
+		l.store.endReads()
 		_ = l.db.Close()
 		_ = l.lock.Close()
 	}()

@@ -28,7 +28,9 @@ func Open(dir string, options *Options) (*Ledger, error) {
 		options: options.withDefaults(),
 		answers: make(chan *group, answersWaiting),
 		failed:  make(chan struct{}),
+		closed:  make(chan struct{}),
 		stopped: make(chan struct{}),
+		retired: make(chan struct{}),
 	}
 	l.queue = newQueue(l.options.QueueLength)
 	l.readers.limit = l.options.QueueLength
@@ -43,6 +45,8 @@ func Open(dir string, options *Options) (*Ledger, error) {
 	}
 	err = l.startSafely()
 	if err != nil {
+		l.metrics.unregister()
+		l.store.endReads()
 		_ = l.db.Close()
 		_ = lock.Close()
 		return nil, describe(dir, err, errOpen)
@@ -50,6 +54,11 @@ func Open(dir string, options *Options) (*Ledger, error) {
 	l.lock = lock
 	go l.write()
 	go l.answer()
+	if l.options.Retention > 0 {
+		go l.keepRetention()
+	} else {
+		close(l.retired)
+	}
 	return l, nil
 }
 
@@ -156,13 +165,15 @@ func (l *Ledger) start() error {
 			return err
 		}
 	}
-	last, err := l.recoverAccounts()
+	last, err := l.recoverAccounts(false)
 	if err != nil {
 		return err
 	}
 	l.clock = newClock(l.options, last)
 	l.durable.Store(last)
-	return nil
+	l.reflected.Store(l.store.reflected)
+	l.metrics, err = newMetrics(l)
+	return err
 }
 
 // readNumber returns a single value, 0 if it was never written.
@@ -178,8 +189,8 @@ func readNumber(db *pebble.DB, key []byte) (uint64, error) {
 
 // recoverAccounts makes up for what was not yet stored of the accounts when the ledger was last
 // closed or killed: it books the transfers since, and expires what has timed out. It returns the
-// last timestamp that was given.
-func (l *Ledger) recoverAccounts() (uint64, error) {
+// last timestamp that was given. With readOnly nothing is stored.
+func (l *Ledger) recoverAccounts(readOnly bool) (uint64, error) {
 	s := l.store
 	reflected, err := readNumber(l.db, keyReflected)
 	if err != nil {
@@ -202,7 +213,7 @@ func (l *Ledger) recoverAccounts() (uint64, error) {
 	}
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() {
-		err = l.replayRecord(it.Key(), it.Value())
+		err = l.replayRecord(it.Key(), it.Value(), readOnly)
 		if err != nil {
 			return 0, err
 		}
@@ -212,11 +223,16 @@ func (l *Ledger) recoverAccounts() (uint64, error) {
 		return 0, err
 	}
 	last = max(last, m.last)
+	if readOnly {
+		m.expire(last)
+		s.endReads()
+		return last, s.err
+	}
 	return last, l.saveReplayed(last)
 }
 
 // replayRecord replays one stored transfer.
-func (l *Ledger) replayRecord(key, value []byte) error {
+func (l *Ledger) replayRecord(key, value []byte, readOnly bool) error {
 	timestamp, err := keyUint64(key, 1)
 	if err != nil {
 		return err
@@ -233,7 +249,7 @@ func (l *Ledger) replayRecord(key, value []byte) error {
 		return errors.Join(l.store.err, fmt.Errorf("transfer %v has no accounts: %w", t.ID, ErrCorrupt))
 	}
 	l.store.transfers++
-	if l.store.transfers%replayStep == 0 {
+	if l.store.transfers%replayStep == 0 && !readOnly {
 		return l.saveReplayed(timestamp)
 	}
 	return nil

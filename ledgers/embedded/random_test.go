@@ -86,7 +86,9 @@ func (d *duel) crash() {
 		RNG:                 rand.New(rand.NewPCG(d.rng.Uint64(), 2)),
 	})
 	d.close()
+	verifyFiles(d.t, "ledger", d.files)
 	d.files = survived
+	verifyFiles(d.t, "ledger", d.files)
 	d.open()
 }
 

@@ -57,7 +57,7 @@ type waitingAccount struct {
 }
 
 func (s *diskStore) fail(err error) {
-	if s.err == nil {
+	if s.err == nil && err != nil {
 		s.err = err
 	}
 }

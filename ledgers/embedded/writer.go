@@ -25,6 +25,7 @@ type request struct {
 	batch    batch        // events to create, or nil
 	ids      []ledgers.ID // accounts to look up
 	accounts []ledgers.Account
+	deletes  *pebble.Batch // what retention deletes, or nil
 	events   int
 	done     chan struct{}
 }
@@ -64,6 +65,12 @@ func (q *queue) push(r *request) error {
 		q.signal()
 	}
 	return nil
+}
+
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
 }
 
 func (q *queue) signal() {
@@ -116,13 +123,27 @@ func (l *Ledger) write() {
 				return
 			}
 		}
-		err := l.apply(g, !open)
+		err := l.applyMeasured(g, !open)
 		if err != nil {
 			l.fail(err)
 			return
 		}
 		l.answers <- g
 	}
+}
+
+func (l *Ledger) applyMeasured(g *group, last bool) error {
+	start := time.Now()
+	err := l.apply(g, last)
+	m := l.metrics
+	m.expired.Add(float64(l.machine.changes.expired))
+	m.cached.Set(float64(len(l.store.cache.ring)))
+	m.waiting.Set(float64(len(l.store.waiting)))
+	m.live.Set(float64(len(l.machine.live.queue)))
+	if len(g.requests) > 0 {
+		m.groupSeconds.Observe(time.Since(start).Seconds())
+	}
+	return err
 }
 
 // apply carries out a group and writes it; the last one of all also stores everything that waits.
@@ -136,16 +157,18 @@ func (l *Ledger) apply(g *group, last bool) (err error) {
 	m := l.machine
 	m.begin()
 	now := l.clock.read()
-	shown := false
+	shown, events := false, 0
 	for _, r := range g.requests {
+		events += r.events
 		switch {
 		case r.events == 0:
-		case r.batch == nil:
-			shown = true
-		default:
+		case r.batch != nil:
 			m.execute(r.batch, max(now, m.last+1))
+		case r.deletes == nil:
+			shown = true
 		}
 	}
+	l.metrics.groupEvents.Observe(float64(events))
 	m.last = max(m.last, now)
 	m.finish()
 	g.last = m.last
@@ -155,9 +178,15 @@ func (l *Ledger) apply(g *group, last bool) (err error) {
 	if last {
 		l.store.saveAll(b, m.last)
 	}
+	for _, r := range g.requests {
+		if r.deletes != nil {
+			l.store.fail(b.Apply(r.deletes, nil))
+		}
+	}
 	if l.store.err != nil {
 		return l.store.err
 	}
+	l.reflected.Store(l.store.reflected)
 	g.written = b
 	if b.Empty() {
 		return nil
@@ -189,7 +218,9 @@ func (l *Ledger) answer() {
 	defer close(l.stopped)
 	for g := range l.answers {
 		if g.synced {
+			start := time.Now()
 			err := g.written.SyncWait()
+			l.metrics.syncSeconds.Observe(time.Since(start).Seconds())
 			if err != nil {
 				l.fail(err)
 				continue

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -96,6 +97,9 @@ func (l *Ledger) LookupTransfers(
 	return transfers, nil
 }
 
+// timestampMax is TigerBeetle's greatest timestamp; a filter beyond it finds nothing.
+const timestampMax = math.MaxInt64
+
 // AccountTransfers implements ledgers.Driver. It costs a few reads for each code that the account
 // has transfers of, and one for each transfer returned.
 func (l *Ledger) AccountTransfers(
@@ -112,7 +116,7 @@ func (l *Ledger) AccountTransfers(
 	}
 	s := diskStore{db: l.db, cache: newAccountCache(1)}
 	a := s.account(filter.AccountID)
-	if a == nil || filter.TimestampMin > newest {
+	if a == nil || filter.TimestampMin > newest || filter.TimestampMax > timestampMax {
 		return []ledgers.Transfer{}, l.describeRead(s.err)
 	}
 	j := journal{

@@ -1,0 +1,372 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"weir/accounts"
+	"weir/limiter"
+)
+
+// What holds where neither the config nor the environment nor a flag says otherwise.
+const (
+	defaultConfig    = "./weir.yaml"
+	defaultListen    = "127.0.0.1:8080"
+	defaultData      = "./weir-data"
+	defaultRetention = 30 * day
+
+	// defaultNamespace is that of every embedded ledger. Ids are derived from it, so it never
+	// changes; only deployments that share a ledger need others.
+	defaultNamespace = "6f1c3b5e-9d0a-4f6b-8c55-7e2d1a904b37"
+
+	day = 24 * time.Hour
+	// maxConfigBytes bounds the config file.
+	maxConfigBytes = 1 << 20
+)
+
+// The environment beside the settings of the config, which are WEIR_LISTEN, WEIR_DATA and so on.
+// Tokens come from nowhere else, so that none stands in a file or in a list of processes.
+const (
+	envPrefix     = "WEIR"
+	envConfig     = "WEIR_CONFIG"
+	envServer     = "WEIR_SERVER"
+	envToken      = "WEIR_TOKEN"
+	envAdminToken = "WEIR_ADMIN_TOKEN"
+)
+
+// The keys of the config, and of a limit in it.
+var (
+	configKeys = []string{
+		"listen", "data", "ledger", "namespace", "revision", "retention", "limits",
+	}
+	ledgerKeys = []string{"driver"}
+	limitKeys  = []string{"name", "kind", "quota", "window", "ledger", "remaining"}
+	// settings are the keys that the environment and flags may override.
+	settings = []string{"listen", "data", "ledger.driver", "namespace", "revision", "retention"}
+)
+
+// config is a config that was found to be sound.
+type config struct {
+	Path      string // of the file
+	Listen    string // host:port
+	Data      string // directory of an embedded ledger
+	Driver    string
+	Namespace accounts.Namespace
+	Retention time.Duration // how long transfers are kept; 0 keeps all
+	Limits    *limiter.Limits
+}
+
+// loadConfig reads the config from a file, from the environment and from flags, of which the last
+// count most; flags may be nil. Nothing is overlooked: a key that is not known, a limit that cannot
+// be, a number that is not exact is an error, which names the key's path.
+func loadConfig(path string, flags *pflag.FlagSet) (*config, error) {
+	file, err := readConfig(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := parseConfig(file, flags)
+	if err != nil {
+		return nil, fmt.Errorf("config %s: %w", path, err)
+	}
+	c.Path = path
+	return c, nil
+}
+
+// readConfig returns the file's keys and values as they are written.
+func readConfig(path string) (map[string]any, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no config %s: make one, or name it by --config", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read from: nothing to lose
+	text, err := io.ReadAll(io.LimitReader(file, maxConfigBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if len(text) > maxConfigBytes {
+		return nil, fmt.Errorf("config %s is longer than %d bytes", path, maxConfigBytes)
+	}
+	if !isOneDocument(text) { // what follows would be passed over
+		return nil, fmt.Errorf("config %s: want one YAML document, not several", path)
+	}
+	decoder, err := viper.NewCodecRegistry().Decoder("yaml")
+	if err != nil {
+		return nil, fmt.Errorf("config %s: %w", path, err)
+	}
+	values := make(map[string]any)
+	err = decoder.Decode(text, values)
+	if err != nil {
+		return nil, fmt.Errorf("config %s: %w", path, err)
+	}
+	return values, nil
+}
+
+// isOneDocument reports whether nothing follows the first YAML document. A line that begins with one
+// of the markers always ends it.
+func isOneDocument(text []byte) bool {
+	begun := false
+	for line := range bytes.Lines(text) {
+		marker := bytes.HasPrefix(line, []byte("---")) || bytes.HasPrefix(line, []byte("..."))
+		if marker && begun {
+			return false
+		}
+		line = bytes.TrimSpace(line)
+		begun = begun || len(line) > 0 && line[0] != '#' && line[0] != '%'
+	}
+	return true
+}
+
+// parseConfig makes a config of the values of a file, the environment and flags.
+func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
+	err := checkKeys("", file, configKeys)
+	if err != nil {
+		return nil, err
+	}
+	ledger, given := file["ledger"]
+	if given {
+		keys, ok := ledger.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("ledger: want keys below it, as in driver: embedded")
+		}
+		err = checkKeys("ledger.", keys, ledgerKeys)
+		if err != nil {
+			return nil, err
+		}
+	}
+	s, err := newSettingReader(file, flags)
+	if err != nil {
+		return nil, err
+	}
+	c := &config{
+		Listen: s.text("listen"),
+		Data:   s.text("data"),
+		Driver: s.text("ledger.driver"),
+	}
+	namespace := s.text("namespace")
+	revision := s.whole("revision", 1<<32-1)
+	retention := s.duration("retention")
+	if s.err != nil {
+		return nil, s.err
+	}
+	c.Namespace, err = accounts.ParseNamespace(namespace)
+	if err != nil {
+		return nil, fmt.Errorf("namespace: %w", err)
+	}
+	err = checkDriver(c.Driver)
+	if err != nil {
+		return nil, fmt.Errorf("ledger.driver: %w", err)
+	}
+	_, err = net.ResolveTCPAddr("tcp", c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %q: want host:port, as in %s", c.Listen, defaultListen)
+	}
+	c.Limits, err = parseLimits(file["limits"], uint32(revision))
+	if err != nil {
+		return nil, err
+	}
+	c.Retention, err = retentionFor(retention, s.v.IsSet("retention"), c.Limits)
+	return c, err
+}
+
+// retentionFor returns how long transfers are kept: at least as long as the longest window, since
+// what is taken stands in them.
+func retentionFor(wanted time.Duration, given bool, limits *limiter.Limits) (time.Duration, error) {
+	var longest limiter.Limit
+	for _, l := range limits.All() {
+		if l.Window > longest.Window {
+			longest = l
+		}
+	}
+	switch {
+	case !given:
+		return max(defaultRetention, longest.Window), nil
+	case wanted < 0:
+		return 0, fmt.Errorf("retention: %v: want a positive duration, or 0 to keep all", wanted)
+	case wanted > 0 && wanted < longest.Window:
+		return 0, fmt.Errorf("retention: %v is shorter than the window of limit %q, %v",
+			wanted, longest.Name, longest.Window)
+	}
+	return wanted, nil
+}
+
+// settingReader reads the settings that stand alone. It remembers the first error.
+type settingReader struct {
+	v   *viper.Viper
+	err error
+}
+
+func newSettingReader(file map[string]any, flags *pflag.FlagSet) (*settingReader, error) {
+	v := viper.New()
+	v.SetEnvPrefix(envPrefix)
+	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
+	for _, key := range settings {
+		err := v.BindEnv(key)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		if flags == nil || flags.Lookup(key) == nil {
+			continue
+		}
+		err = v.BindPFlag(key, flags.Lookup(key))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	alone := maps.Clone(file)
+	delete(alone, "limits") // viper would change the case of keys in them
+	err := v.MergeConfigMap(alone)
+	if err != nil {
+		return nil, err
+	}
+	return &settingReader{v: v}, nil
+}
+
+// get returns a setting, or its default.
+func (s *settingReader) get(key string) any {
+	defaults := map[string]any{
+		"listen": defaultListen, "data": defaultData, "ledger.driver": driverEmbedded,
+		"namespace": defaultNamespace, "revision": 0, "retention": "0",
+	}
+	if !s.v.IsSet(key) {
+		return defaults[key]
+	}
+	return s.v.Get(key)
+}
+
+// note keeps an error, with the variable that the value came from if it was one.
+func (s *settingReader) note(key string, err error) {
+	if err == nil || s.err != nil {
+		return
+	}
+	variable := envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+	if os.Getenv(variable) != "" {
+		err = fmt.Errorf("%w (%s is set)", err, variable)
+	}
+	s.err = fmt.Errorf("%s: %w", key, err)
+}
+
+func (s *settingReader) text(key string) string {
+	text, err := asText(s.get(key))
+	s.note(key, err)
+	return text
+}
+
+func (s *settingReader) whole(key string, most uint64) uint64 {
+	n, err := asWhole(s.get(key), most)
+	s.note(key, err)
+	return n
+}
+
+func (s *settingReader) duration(key string) time.Duration {
+	d, err := asDuration(s.get(key))
+	s.note(key, err)
+	return d
+}
+
+// checkKeys refuses keys that are not known or have no value. Keys are told apart by case, unlike
+// viper's, so that of two spellings none is lost.
+func checkKeys(parent string, values map[string]any, known []string) error {
+	keys := make([]string, 0, len(values))
+	for key := range values {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		switch {
+		case !slices.Contains(known, key):
+			return fmt.Errorf("%s%s: no such key: want one of %s",
+				parent, key, strings.Join(known, ", "))
+		case values[key] == nil:
+			return fmt.Errorf("%s%s: has no value", parent, key)
+		}
+	}
+	return nil
+}
+
+// asText reads a text.
+func asText(value any) (string, error) {
+	text, ok := value.(string)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("%v: want text: put it in quotes", value)
+	case text == "":
+		return "", fmt.Errorf("is empty")
+	}
+	return text, nil
+}
+
+// asSwitch reads on or off.
+func asSwitch(value any) (bool, error) {
+	switch value {
+	case "on", true:
+		return true, nil
+	case "off", false:
+		return false, nil
+	}
+	return false, fmt.Errorf("%v: want on or off", value)
+}
+
+// asWhole reads a whole number, which YAML or a text may hold. What YAML takes for a fraction, as
+// 1e3 and numbers of more than 64 bits, is refused: it need not be what was written.
+func asWhole(value any, most uint64) (uint64, error) {
+	n, ok := uint64(0), false
+	switch v := value.(type) {
+	case int:
+		n, ok = uint64(v), v >= 0
+	case int64:
+		n, ok = uint64(v), v >= 0
+	case uint64:
+		n, ok = v, true
+	case string:
+		parsed, err := strconv.ParseUint(v, 10, 64)
+		n, ok = parsed, err == nil
+	}
+	if !ok || n > most {
+		return 0, fmt.Errorf("%v: want a whole number from 0 to %d, in digits only", value, most)
+	}
+	return n, nil
+}
+
+// asDuration reads a duration such as 60s, 1h30m or 30d. A number without a unit is refused, but
+// for 0: nobody can tell whether 60 means seconds.
+func asDuration(value any) (time.Duration, error) {
+	text, ok := value.(string)
+	if !ok {
+		text = fmt.Sprint(value)
+	}
+	_, err := strconv.ParseFloat(text, 64)
+	if err == nil && text != "0" {
+		return 0, fmt.Errorf("%s: has no unit: write %ss for seconds", text, text)
+	}
+	days, rest, hasDays := strings.Cut(text, "d")
+	if !hasDays {
+		days, rest = "0", text
+	}
+	if rest == "" {
+		rest = "0"
+	}
+	const mostDays = 1<<63/uint64(day) - 1
+	n, err := strconv.ParseUint(days, 10, 64)
+	d, err2 := time.ParseDuration(rest)
+	sum := time.Duration(n)*day + d
+	if err != nil || err2 != nil || n > mostDays || sum < d || hasDays && d < 0 {
+		return 0, fmt.Errorf("%q: want a duration, as in 60s, 24h or 30d", text)
+	}
+	return sum, nil
+}

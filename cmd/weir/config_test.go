@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// wants returns what the first lines of a config say of it: "# want: ...".
+func wants(t testing.TB, path string) []string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	var list []string
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		want, ok := strings.CutPrefix(lines.Text(), "# want: ")
+		if !ok {
+			break
+		}
+		list = append(list, want)
+	}
+	if len(list) == 0 {
+		t.Fatalf("%s: does not begin with a line # want: ...", path)
+	}
+	return list
+}
+
+func configFiles(t testing.TB, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "config", pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: found no files (%v)", pattern, err)
+	}
+	return files
+}
+
+// Every busted file is one way to be wrong, and says with what words it is refused.
+func TestConfigBusted(t *testing.T) {
+	for _, path := range configFiles(t, "busted_*.yaml") {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			_, err := loadConfig(path, nil)
+			if err == nil {
+				t.Fatal("got no error")
+			}
+			for _, want := range []string{path, wants(t, path)[0]} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got error %q, want it to contain %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// Every working file is one way to be right, and says what limits it makes.
+func TestConfigWorking(t *testing.T) {
+	for _, path := range configFiles(t, "working_*.yaml") {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			c := mustLoad(t, path, nil)
+			var got []string
+			for _, l := range c.Limits.All() {
+				remaining := "on"
+				if l.RemainingOff {
+					remaining = "off"
+				}
+				got = append(got, fmt.Sprintf("%s %s %d %v %s",
+					l.Name, l.Kind, l.Quota, l.Window, remaining))
+			}
+			want := wants(t, path)
+			if strings.Join(got, "\n") != strings.Join(want, "\n") {
+				t.Errorf("got limits\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}
+
+func mustLoad(t testing.TB, path string, flags *pflag.FlagSet) *config {
+	t.Helper()
+	c, err := loadConfig(path, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestConfigDefaults(t *testing.T) {
+	c := mustLoad(t, filepath.Join("testdata", "config", "working_plain.yaml"), nil)
+	got := fmt.Sprintln(c.Listen, c.Data, c.Driver, c.Retention)
+	want := "127.0.0.1:8080 ./weir-data embedded 720h0m0s\n"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The default retention gives way to a longer window: what is taken stands in the transfers kept.
+func TestConfigDefaultRetentionHoldsLongestWindow(t *testing.T) {
+	path := filepath.Join("testdata", "config", "working_durations.yaml")
+	got := mustLoad(t, path, nil).Retention
+	if got != 4294967295*time.Second {
+		t.Errorf("got %v, want that of the longest window, 4294967295 s", got)
+	}
+}
+
+func TestConfigEverything(t *testing.T) {
+	c := mustLoad(t, filepath.Join("testdata", "config", "working_everything.yaml"), nil)
+	got := fmt.Sprintln(c.Listen, c.Data, c.Driver, c.Retention, c.Limits.All()[0].Ledger)
+	want := "[::1]:9090 /var/lib/weir embedded 48h0m0s 4294967295\n"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A flag counts more than the environment, and that more than the file.
+func TestConfigPrecedence(t *testing.T) {
+	path := filepath.Join("testdata", "config", "working_everything.yaml")
+	t.Setenv("WEIR_LISTEN", "127.0.0.1:1")
+	t.Setenv("WEIR_DATA", "/env")
+	t.Setenv("WEIR_RETENTION", "72h")
+	t.Setenv("WEIR_LEDGER_DRIVER", "embedded")
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.String("listen", "", "")
+	flags.String("data", "", "")
+	err := flags.Parse([]string{"--listen", "127.0.0.1:2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mustLoad(t, path, flags)
+	got := fmt.Sprintln(c.Listen, c.Data, c.Retention)
+	if want := "127.0.0.1:2 /env 72h0m0s\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	plain := filepath.Join("testdata", "config", "working_plain.yaml")
+	t.Run("ErrAbsent", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "weir.yaml")
+		wantError(t, path, "there is no config "+path, "--config")
+	})
+	t.Run("ErrDirectory", func(t *testing.T) {
+		wantError(t, t.TempDir(), "is a directory")
+	})
+	t.Run("ErrTooLong", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "weir.yaml")
+		err := os.WriteFile(path, []byte(strings.Repeat("# a comment\n", maxConfigBytes/12+1)), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, path, path, "longer than 1048576 bytes")
+	})
+	t.Run("ErrEnvironment", func(t *testing.T) {
+		t.Setenv("WEIR_REVISION", "two")
+		wantError(t, plain, "revision: two: want a whole number", "WEIR_REVISION")
+	})
+}
+
+func wantError(t testing.TB, path string, wants ...string) {
+	t.Helper()
+	_, err := loadConfig(path, nil)
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	for _, want := range wants {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %q, want it to contain %q", err, want)
+		}
+	}
+}
+
+// The example that ships is sound and has the limits that it is known for.
+func TestConfigShipped(t *testing.T) {
+	c := mustLoad(t, filepath.Join("..", "..", "weir.yaml"), nil)
+	found := map[string]string{}
+	for _, l := range c.Limits.All() {
+		found[l.Name] = fmt.Sprintf("%s %d %v", l.Kind, l.Quota, l.Window)
+	}
+	for name, want := range map[string]string{
+		"api-requests": "request-rate 10 1m0s",
+		"egress":       "bandwidth 10000000 1m0s",
+	} {
+		if found[name] != want {
+			t.Errorf("limit %s: got %q, want %q", name, found[name], want)
+		}
+	}
+}

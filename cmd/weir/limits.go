@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"weir/accounts"
+	"weir/limiter"
+)
+
+// parseLimits reads the list of limits.
+func parseLimits(value any, revision uint32) (*limiter.Limits, error) {
+	list, ok := value.([]any)
+	if value != nil && !ok {
+		return nil, fmt.Errorf("limits: want a list, each limit with %s", strings.Join(limitKeys, ", "))
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("limits: there are none, so there is nothing to decide")
+	}
+	limits := make([]limiter.Limit, len(list))
+	for i, item := range list {
+		at := fmt.Sprintf("limits[%d]", i)
+		values, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: want keys and values: %s", at, strings.Join(limitKeys, ", "))
+		}
+		err := checkKeys(at+".", values, limitKeys)
+		if err != nil {
+			return nil, err
+		}
+		key := ""
+		limits[i], key, err = parseLimit(values)
+		if err != nil {
+			return nil, fmt.Errorf("%s.%s: %w", at, key, err)
+		}
+	}
+	set, err := limiter.NewLimits(revision, limits)
+	if errors.Is(err, accounts.ErrLedgerNumber) {
+		return nil, fmt.Errorf("limits: %w: set another by the key ledger", err)
+	}
+	return set, err
+}
+
+// parseLimit reads one limit. With an error comes the key that it is about.
+func parseLimit(values map[string]any) (l limiter.Limit, key string, err error) {
+	for _, key = range []string{"name", "kind", "quota", "window"} {
+		if values[key] == nil {
+			return l, key, fmt.Errorf("is missing")
+		}
+	}
+	l.Name, err = asText(values["name"])
+	if err != nil {
+		return l, "name", err
+	}
+	kind, err := asText(values["kind"])
+	if err != nil {
+		return l, "kind", err
+	}
+	l.Kind = limiter.Kind(kind)
+	l.Quota, err = asQuota(values["quota"], l.Kind)
+	if err != nil {
+		return l, "quota", err
+	}
+	l.Window, err = asDuration(values["window"])
+	if err != nil {
+		return l, "window", err
+	}
+	if values["ledger"] != nil {
+		number, err := asWhole(values["ledger"], 1<<32-1)
+		if err == nil && number == 0 {
+			err = fmt.Errorf("0: want 1 to 4294967295, or leave it out")
+		}
+		if err != nil {
+			return l, "ledger", err
+		}
+		l.Ledger = uint32(number)
+	}
+	if values["remaining"] != nil {
+		on, err := asSwitch(values["remaining"])
+		if err != nil {
+			return l, "remaining", err
+		}
+		l.RemainingOff = !on
+	}
+	return l, "", nil
+}
+
+// asQuota reads a number of units; where they are bytes, a size such as 10MB (10^7) or 1GiB (2^30)
+// will do, if it comes to whole bytes.
+func asQuota(value any, kind limiter.Kind) (uint64, error) {
+	text, ok := value.(string)
+	unit := strings.TrimLeft(text, "0123456789.")
+	if !ok || unit == "" && !strings.Contains(text, ".") {
+		return asWhole(value, accounts.MaxQuota)
+	}
+	if kind != limiter.Bandwidth {
+		return 0, fmt.Errorf("%q: want a whole number; only %s has sizes", text, limiter.Bandwidth)
+	}
+	number, isNumber := new(big.Rat).SetString(strings.TrimSuffix(text, unit))
+	scale, err := humanize.ParseBigBytes("1" + unit)
+	if !isNumber || err != nil || strings.HasPrefix(unit, ",") {
+		return 0, fmt.Errorf("%q: want a number of bytes, or a size as in 10MB or 1GiB", text)
+	}
+	number.Mul(number, new(big.Rat).SetInt(scale))
+	if !number.IsInt() {
+		return 0, fmt.Errorf("%q: does not come to whole bytes", text)
+	}
+	if !number.Num().IsUint64() || number.Num().Uint64() > accounts.MaxQuota {
+		return 0, fmt.Errorf("%q: want at most %d bytes", text, uint64(accounts.MaxQuota))
+	}
+	return number.Num().Uint64(), nil
+}

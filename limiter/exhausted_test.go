@@ -77,6 +77,9 @@ func TestSmallerCostIsAsked(t *testing.T) {
 	if d := check(t, l, one("api", "alice", 3)); !d.Allowed {
 		t.Errorf("3 of 3 left: got %+v, want allowed", d)
 	}
+	if d := check(t, l, one("api", "alice", 5)); d.Allowed || d.Limits[0].Remaining != 0 {
+		t.Errorf("5 of none left: got %+v, want denied with 0 left, not what was left before", d)
+	}
 }
 
 // Grants and other quotas drop what is remembered: the units are there at once.

@@ -128,7 +128,12 @@ func (l *Limiter) check(ctx context.Context, id string, charges []charge) (Decis
 		return Decision{}, failure(err)
 	}
 	switch result.Outcome {
-	case accounts.Accepted, accounts.Replayed:
+	case accounts.Accepted:
+		for _, c := range charges { // what is remembered of a greater cost has changed
+			l.memory.forget(c.Account())
+		}
+		return l.allowed(ctx, charges, result), nil
+	case accounts.Replayed:
 		return l.allowed(ctx, charges, result), nil
 	case accounts.Refused:
 		return l.refused(ctx, id, charges, result)

@@ -101,7 +101,7 @@ func (m *memory) bypass(account ledgers.ID, now uint64) bool {
 	return true
 }
 
-// forget drops an account: something gave units back.
+// forget drops an account: something was given back or taken.
 func (m *memory) forget(account ledgers.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

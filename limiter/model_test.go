@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -271,6 +272,7 @@ func TestAgainstModel(t *testing.T) {
 			if err != nil {
 				r.Error(err)
 			}
+			os.RemoveAll(w.dir)
 		}()
 		r.Repeat(map[string]func(*rapid.T){
 			"check":   func(*rapid.T) { w.check() },

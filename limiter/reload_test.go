@@ -1,10 +1,12 @@
 package limiter_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	"weir/accounts"
 	"weir/ledgers/embedded"
 	"weir/ledgers/ledgertest"
 	"weir/limiter"
@@ -78,6 +80,50 @@ func TestReloadOfTheWindow(t *testing.T) {
 		if d.Allowed || d.RetryAfter.Round(time.Second) != 50*time.Minute {
 			t.Errorf("got %+v, want denied for the 50 min that the old charge has left", d)
 		}
+	}
+}
+
+// L14: past the retention the engine has forgotten the checks, never the quota or a grant.
+func TestRetention(t *testing.T) {
+	clock := newClock()
+	dir := t.TempDir()
+	open := func() (*embedded.Ledger, *limiter.Limiter) {
+		ledger, err := embedded.Open(dir, &embedded.Options{
+			Now: clock.Now, Volatile: true, Retention: time.Hour, KeepCodes: accounts.QuotaCodes(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ledger, newLimiter(t, ledger, clock, rate("api", 10, time.Minute))
+	}
+	grant := limiter.Change{Limit: "api", Subject: "alice", Amount: 5, ID: "g"}
+	ledger, l := open()
+	check(t, l, one("api", "alice", 10))
+	granted, err := l.Grant(context.Background(), grant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for day := range 3 {
+		err = ledger.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(24 * time.Hour)
+		ledger, l = open()
+		again, err := l.Grant(context.Background(), grant)
+		if err != nil || !again.Replayed || again.Transfer != granted.Transfer || again.Quota != 15 {
+			t.Fatalf("day %d: got %+v, %v, want the grant replayed and a quota of 15", day, again, err)
+		}
+		for i := range 16 {
+			d := check(t, l, named(fmt.Sprint(day, i), one("api", "alice", 1)))
+			if d.Allowed != (i < 15) {
+				t.Fatalf("day %d, check %d: got %+v", day, i+1, d)
+			}
+		}
+	}
+	err = ledger.Close()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

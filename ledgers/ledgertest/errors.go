@@ -21,4 +21,6 @@ var (
 	errMixedCommit    = errors.New("a commit takes rows of one kind, and at least one")
 	errNotFound       = errors.New("no such transfer")
 	errWrongCount     = errors.New("the ledger does not answer each event")
+	errTimeWentBack   = errors.New("a result has no later time than what was answered before it")
+	errNeverQuiet     = errors.New("there was always an expiry near")
 )

@@ -1,8 +1,12 @@
 package ledgertest
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/big"
 	"strings"
+
+	"lukechampine.com/uint128"
 
 	"weir/ledgers"
 )
@@ -106,6 +110,10 @@ func formatTransfer(x ledgers.Transfer) string {
 	return l.String()
 }
 
+func formatResult(status fmt.Stringer, timestamp uint64) string {
+	return fmt.Sprintf("%v at %d", status, timestamp)
+}
+
 func formatAll[R any](records []R, format func(R) string) []string {
 	lines := make([]string, len(records))
 	for i, r := range records {
@@ -139,4 +147,36 @@ func differ(got, want []string, event func(i int) string) string {
 		fmt.Fprintf(&b, "\tgot  %s\n\twant %s\n", g, w)
 	}
 	return b.String()
+}
+
+// decimal is a u128 as a trace writes it: a string of decimal digits.
+type decimal uint128.Uint128
+
+// UnmarshalJSON takes a string of digits up to 2^128-1 and nothing else.
+func (d *decimal) UnmarshalJSON(text []byte) error {
+	var digits string
+	err := json.Unmarshal(text, &digits)
+	if err != nil {
+		return fmt.Errorf("decimal: %w", err)
+	}
+	n, err := parseAmount(digits)
+	if err != nil {
+		return err
+	}
+	*d = decimal(n)
+	return nil
+}
+
+// parseAmount reads decimal digits up to 2^128-1.
+func parseAmount(digits string) (ledgers.Amount, error) {
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return ledgers.Amount{}, fmt.Errorf("%q: %w", digits, errNotDecimal)
+		}
+	}
+	n, ok := new(big.Int).SetString(digits, 10)
+	if !ok || n.BitLen() > 128 {
+		return ledgers.Amount{}, fmt.Errorf("%q: %w", digits, errNotDecimal)
+	}
+	return uint128.FromBig(n), nil
 }

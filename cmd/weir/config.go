@@ -63,7 +63,7 @@ type config struct {
 	Path      string // of the file
 	Listen    string // host:port
 	Data      string // directory of an embedded ledger
-	Driver    string
+	Driver    driver
 	Namespace accounts.Namespace
 	Retention time.Duration // how long transfers are kept; 0 keeps all
 	Limits    *limiter.Limits
@@ -134,30 +134,16 @@ func isOneDocument(text []byte) bool {
 
 // parseConfig makes a config of the values of a file, the environment and flags.
 func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
-	err := checkKeys("", file, configKeys)
+	err := checkAllKeys(file)
 	if err != nil {
 		return nil, err
-	}
-	ledger, given := file["ledger"]
-	if given {
-		keys, ok := ledger.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("ledger: want keys below it, as in driver: embedded")
-		}
-		err = checkKeys("ledger.", keys, ledgerKeys)
-		if err != nil {
-			return nil, err
-		}
 	}
 	s, err := newSettingReader(file, flags)
 	if err != nil {
 		return nil, err
 	}
-	c := &config{
-		Listen: s.text("listen"),
-		Data:   s.text("data"),
-		Driver: s.text("ledger.driver"),
-	}
+	c := &config{Listen: s.text("listen"), Data: s.text("data")}
+	driverName := s.text("ledger.driver")
 	namespace := s.text("namespace")
 	revision := s.whole("revision", 1<<32-1)
 	retention := s.duration("retention")
@@ -168,7 +154,7 @@ func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("namespace: %w", err)
 	}
-	err = checkDriver(c.Driver)
+	c.Driver, err = driverNamed(driverName)
 	if err != nil {
 		return nil, fmt.Errorf("ledger.driver: %w", err)
 	}
@@ -277,6 +263,23 @@ func (s *settingReader) duration(key string) time.Duration {
 	d, err := asDuration(s.get(key))
 	s.note(key, err)
 	return d
+}
+
+// checkAllKeys checks the keys of a config but for those of limits.
+func checkAllKeys(file map[string]any) error {
+	err := checkKeys("", file, configKeys)
+	if err != nil {
+		return err
+	}
+	ledger, given := file["ledger"]
+	if !given {
+		return nil
+	}
+	keys, ok := ledger.(map[string]any)
+	if !ok {
+		return fmt.Errorf("ledger: want keys below it, as in driver: %s", driverEmbedded)
+	}
+	return checkKeys("ledger.", keys, ledgerKeys)
 }
 
 // checkKeys refuses keys that are not known or have no value. Keys are told apart by case, unlike

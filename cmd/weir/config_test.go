@@ -93,8 +93,8 @@ func mustLoad(t testing.TB, path string, flags *pflag.FlagSet) *config {
 
 func TestConfigDefaults(t *testing.T) {
 	c := mustLoad(t, filepath.Join("testdata", "config", "working_plain.yaml"), nil)
-	got := fmt.Sprintln(c.Listen, c.Data, c.Driver, c.Retention)
-	want := "127.0.0.1:8080 ./weir-data embedded 720h0m0s\n"
+	got := fmt.Sprintln(c.Listen, c.Driver.describe(c), c.Retention)
+	want := "127.0.0.1:8080 embedded in ./weir-data 720h0m0s\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -111,8 +111,8 @@ func TestConfigDefaultRetentionHoldsLongestWindow(t *testing.T) {
 
 func TestConfigEverything(t *testing.T) {
 	c := mustLoad(t, filepath.Join("testdata", "config", "working_everything.yaml"), nil)
-	got := fmt.Sprintln(c.Listen, c.Data, c.Driver, c.Retention, c.Limits.All()[0].Ledger)
-	want := "[::1]:9090 /var/lib/weir embedded 48h0m0s 4294967295\n"
+	got := fmt.Sprintln(c.Listen, c.Driver.describe(c), c.Retention, c.Limits.All()[0].Ledger)
+	want := "[::1]:9090 embedded in /var/lib/weir 48h0m0s 4294967295\n"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -1,18 +1,47 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/accounts"
+	"weir/ledgers"
+	"weir/ledgers/embedded"
+)
 
 // driverEmbedded is the ledger in this process.
 const driverEmbedded = "embedded"
 
-// checkDriver refuses a driver that this build does not have.
-func checkDriver(name string) error {
+// driver is a kind of ledger, as this process runs it.
+type driver struct {
+	// open opens the ledger that a config names.
+	open func(*config, *slog.Logger, prometheus.Registerer) (ledgers.Driver, error)
+	// describe says which ledger it is, for people.
+	describe func(*config) string
+}
+
+// driverNamed returns the driver that a config names. This is the only choice between them.
+func driverNamed(name string) (driver, error) {
 	switch name {
 	case driverEmbedded:
-		return nil
+		return driver{openEmbedded, describeEmbedded}, nil
 	case "tigerbeetle":
-		return fmt.Errorf("%q: this build has no such driver: use %s", name, driverEmbedded)
+		return driver{}, fmt.Errorf("%q: this build has no such driver: use %s", name, driverEmbedded)
 	default:
-		return fmt.Errorf("%q: want %s", name, driverEmbedded)
+		return driver{}, fmt.Errorf("%q: want %s", name, driverEmbedded)
 	}
 }
+
+func openEmbedded(c *config, logger *slog.Logger, registerer prometheus.Registerer,
+) (ledgers.Driver, error) {
+	return embedded.Open(c.Data, &embedded.Options{
+		Retention:  c.Retention,
+		KeepCodes:  accounts.QuotaCodes(),
+		Logger:     logger,
+		Registerer: registerer,
+	})
+}
+
+func describeEmbedded(c *config) string { return "embedded in " + c.Data }

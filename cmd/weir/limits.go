@@ -7,10 +7,39 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
 
 	"weir/accounts"
+	"weir/api/wire"
 	"weir/limiter"
 )
+
+func newLimitsCommand() *cobra.Command {
+	var a asker
+	cmd := &cobra.Command{
+		Use:   "limits",
+		Short: "List the limits in force",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			weir, err := a.client()
+			if err != nil {
+				return err
+			}
+			limits, err := weir.Limits(cmd.Context())
+			if err != nil {
+				return a.failure(err)
+			}
+			rows := make([]string, len(limits))
+			for i, l := range limits {
+				rows[i] = fmt.Sprintf("%s\t%s\t%d\t%d", l.Name, l.Kind, l.Quota, l.WindowSeconds)
+			}
+			return a.print(cmd.OutOrStdout(), wire.Limits{Limits: limits},
+				"LIMIT\tKIND\tQUOTA\tWINDOW S", rows...)
+		},
+	}
+	a.addFlags(cmd)
+	return cmd
+}
 
 // parseLimits reads the list of limits.
 func parseLimits(value any, revision uint32) (*limiter.Limits, error) {

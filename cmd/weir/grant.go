@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"weir/api/client"
+	"weir/api/wire"
+)
+
+func newGrantCommand() *cobra.Command {
+	cmd := newChangeCommand("grant", (*client.Client).Grant)
+	cmd.Short = "Raise one subject's quota for good"
+	cmd.Long = `Raise one subject's quota for good: it is not used up and does not come back by itself.
+The same id sent again is answered the same and granted once, for ever.`
+	return cmd
+}
+
+// newChangeCommand makes the command for a grant or a revocation.
+func newChangeCommand(name string,
+	change func(*client.Client, context.Context, wire.ChangeRequest) (wire.Change, error),
+) *cobra.Command {
+	var a asker
+	var id string
+	cmd := &cobra.Command{
+		Use:  name + " LIMIT SUBJECT AMOUNT",
+		Args: cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			amount, err := parseAmount("amount", args[2])
+			if err != nil {
+				return err
+			}
+			weir, err := a.client()
+			if err != nil {
+				return err
+			}
+			id, err = idOr(cmd, id)
+			if err != nil {
+				return err
+			}
+			c, err := change(weir, cmd.Context(), wire.ChangeRequest{
+				Limit: args[0], Subject: args[1], Amount: amount, ID: id,
+			})
+			if err != nil {
+				return a.failure(err)
+			}
+			return a.print(cmd.OutOrStdout(), c,
+				"LIMIT\tSUBJECT\tAMOUNT\tQUOTA\tREMAINING\tREPLAYED\tTRANSFER",
+				fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%t\t%s", c.Limit, c.Subject, c.Amount, c.Quota,
+					c.Remaining, c.Replayed, c.Transfer))
+		},
+	}
+	a.addFlags(cmd)
+	cmd.Flags().StringVar(&id, "id", "",
+		"`name` of this "+name+" (default one that is made and printed)")
+	return cmd
+}

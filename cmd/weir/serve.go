@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/oklog/run"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+
+	"weir/accounts"
+	"weir/api"
+	"weir/ledgers"
+	"weir/limiter"
+)
+
+// shutdownTimeout bounds the wait for accepted calls to be answered.
+const shutdownTimeout = 30 * time.Second
+
+func newServeCommand() *cobra.Command {
+	var insecure bool
+	var logFormat string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the service",
+		Long: `Run the service until SIGINT or SIGTERM. SIGHUP reads the limits anew.
+
+When it is ready, it prints one line to standard output; logs go to standard error. Callers need the
+token in ` + envToken + `, if that is set, and admins the one in ` + envAdminToken + `.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			reloads := make(chan os.Signal, 1) // one that waits stands for all
+			signal.Notify(reloads, syscall.SIGHUP)
+			defer signal.Stop(reloads)
+			logger, err := newLogger(cmd.ErrOrStderr(), logFormat)
+			if err != nil {
+				return err
+			}
+			c, err := configOf(cmd)
+			if err != nil {
+				return err
+			}
+			token := os.Getenv(envToken)
+			if token == "" && !insecure && !isLoopback(c.Listen) {
+				return fmt.Errorf("listen: %s is not loopback: set %s, or add --insecure to serve "+
+					"everyone who can reach it", c.Listen, envToken)
+			}
+			s, err := newService(cmd.Context(), c, logger, token, os.Getenv(envAdminToken))
+			if err != nil {
+				return err
+			}
+			s.load = func() (*config, error) { return configOf(cmd) }
+			return s.run(cmd.Context(), reloads, cmd.OutOrStdout())
+		},
+	}
+	addConfigFlag(cmd)
+	cmd.Flags().String("listen", "", "`host:port` to listen on (default "+defaultListen+")")
+	cmd.Flags().String("data", "", "`directory` of the embedded ledger (default "+defaultData+")")
+	cmd.Flags().BoolVar(&insecure, "insecure", false,
+		"listen off loopback although "+envToken+" is not set")
+	cmd.Flags().StringVar(&logFormat, "log-format", "text", "`format` of logs: text or json")
+	return cmd
+}
+
+func newLogger(out io.Writer, format string) (*slog.Logger, error) {
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(out, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(out, nil)), nil
+	default:
+		return nil, fmt.Errorf("--log-format %q: want text or json", format)
+	}
+}
+
+// isLoopback reports whether only this machine can reach an address to listen on.
+func isLoopback(listen string) bool {
+	address, err := net.ResolveTCPAddr("tcp", listen)
+	return err == nil && address.IP != nil && address.IP.IsLoopback()
+}
+
+// service is a running weir, from the ledger at the bottom to the listener on top.
+type service struct {
+	config   *config
+	log      *slog.Logger
+	ledger   ledgers.Driver
+	limiter  *limiter.Limiter
+	server   *api.Server
+	listener net.Listener
+	// load reads the config anew.
+	load         func() (*config, error)
+	reloadFailed prometheus.Gauge
+}
+
+// newService builds a service bottom up. If it cannot be whole, what was opened is closed.
+func newService(ctx context.Context, c *config, logger *slog.Logger, token, adminToken string,
+) (*service, error) {
+	registry := prometheus.NewRegistry()
+	s := &service{config: c, log: logger, reloadFailed: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_config_reload_failed",
+		Help: "1 if the config was unsound when it was last read anew, so that older rules hold.",
+	})}
+	registry.MustRegister(s.reloadFailed, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var err error
+	s.ledger, err = c.Driver.open(c, logger, registry)
+	if err != nil {
+		return nil, err
+	}
+	err = s.build(ctx, registry, token, adminToken)
+	if err != nil {
+		return nil, errors.Join(err, s.ledger.Close())
+	}
+	return s, nil
+}
+
+// build builds what stands on the ledger.
+func (s *service) build(ctx context.Context, registry *prometheus.Registry, token, adminToken string,
+) error {
+	book, err := accounts.NewBook(s.ledger, s.config.Namespace, nil)
+	if err != nil {
+		return err
+	}
+	s.limiter, err = limiter.New(book, s.config.Limits, &limiter.Options{Registerer: registry})
+	if err != nil {
+		return err
+	}
+	s.server, err = api.New(s.limiter, &api.Options{
+		Token: token, AdminToken: adminToken, LedgerUp: s.ledgerUp, Registry: registry, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	var listening net.ListenConfig
+	s.listener, err = listening.Listen(ctx, "tcp", s.config.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	return nil
+}
+
+// ledgerUp asks the ledger for nothing: one that has stopped says so.
+func (s *service) ledgerUp() bool {
+	_, err := s.ledger.LookupTransfers(context.Background(), nil)
+	return err == nil || errors.Is(err, ledgers.ErrBusy)
+}
+
+// address is where the service listens.
+func (s *service) address() string { return "http://" + s.listener.Addr().String() }
+
+// run serves until the context ends or a part fails, which stops the others. Then, top down, it
+// answers what it accepted and closes the ledger.
+func (s *service) run(ctx context.Context, reloads <-chan os.Signal, out io.Writer) error {
+	var group run.Group
+	var cutOff error
+	group.Add(func() error { return s.server.Serve(s.listener) }, func(error) {
+		s.log.Info("shutting down")
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		cutOff = s.server.Shutdown(late)
+	})
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	group.Add(func() error { s.reloadOn(ctx, reloads); return nil }, func(error) { stop() })
+	_, err := fmt.Fprintf(out, "weir ready on %s, ledger %s\n", s.address(),
+		s.config.Driver.describe(s.config))
+	if err != nil {
+		return errors.Join(err, s.listener.Close(), s.ledger.Close())
+	}
+	err = group.Run()
+	return errors.Join(err, cutOff, s.ledger.Close())
+}
+
+// reloadOn reads the config anew whenever it is told to, until the context ends.
+func (s *service) reloadOn(ctx context.Context, reloads <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-reloads:
+			s.reload()
+		}
+	}
+}
+
+// reload puts the limits of the config in force. If it is unsound, the limits stay what they are.
+func (s *service) reload() {
+	next, err := s.load()
+	if err == nil {
+		err = s.checkReload(next)
+	}
+	if err != nil {
+		s.reloadFailed.Set(1)
+		s.log.Error("the config was not read anew, the old limits hold", "error", err)
+		return
+	}
+	s.limiter.SetLimits(next.Limits)
+	s.reloadFailed.Set(0)
+	s.log.Info("the config was read anew", "limits", len(next.Limits.All()))
+}
+
+// checkReload refuses limits that the ledger as it was opened cannot serve, and warns of settings
+// that a running process does not change.
+func (s *service) checkReload(next *config) error {
+	for _, l := range next.Limits.All() {
+		if s.config.Retention > 0 && l.Window > s.config.Retention {
+			return fmt.Errorf("limit %q: its window, %v, is longer than transfers are kept, %v: "+
+				"restart weir to keep them longer", l.Name, l.Window, s.config.Retention)
+		}
+	}
+	old := s.config
+	if next.Listen != old.Listen || next.Data != old.Data || next.Namespace != old.Namespace ||
+		next.Retention != old.Retention {
+		s.log.Warn("settings other than revision and limits change with a restart only")
+	}
+	return nil
+}

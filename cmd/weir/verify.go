@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"weir/ledgers/embedded"
+)
+
+func newVerifyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify [DIR]",
+		Short: "Check every sum and index of an embedded ledger that is not in use",
+		Long: `Check every sum and index of an embedded ledger that is not in use, changing nothing: exit
+with 0 if it is sound, 1 if it is not, 2 if that cannot be told.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return verify(cmd, args[0])
+			}
+			c, err := configOf(cmd)
+			if err != nil {
+				return err
+			}
+			return verify(cmd, c.Data)
+		},
+	}
+	addConfigFlag(cmd)
+	cmd.Flags().String("data", "", "`directory` of the ledger (default as in the config)")
+	return cmd
+}
+
+func verify(cmd *cobra.Command, dir string) error {
+	report, err := embedded.Verify(dir)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	err = printTable(out, fmt.Sprintf("accounts\t%d", report.Accounts),
+		fmt.Sprintf("transfers\t%d", report.Transfers),
+		fmt.Sprintf("live\t%d", report.Live),
+		fmt.Sprintf("refused ids\t%d", report.Burnt))
+	if err != nil {
+		return err
+	}
+	problems := len(report.Problems) + report.More
+	if problems == 0 {
+		_, err = fmt.Fprintf(out, "%s is sound\n", dir)
+		return err
+	}
+	for _, problem := range report.Problems {
+		_, _ = fmt.Fprintln(out, problem) // the exit status says it all
+	}
+	_, _ = fmt.Fprintf(out, "%s is NOT sound: %d problems\n", dir, problems)
+	return exitStatus(exitNo)
+}

@@ -1,6 +1,19 @@
 package embedded
 
-import "github.com/cockroachdb/pebble/v2/vfs"
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Testing returns options for tests: with files in place of the disk, unless nil, and room for live
+// pending transfers in memory, unless 0.
+func Testing(options Options, files vfs.FS, live int) *Options {
+	options.fs, options.liveInMemory = files, live
+	return &options
+}
 
 // VerifyFiles is Verify with files in place of the disk.
 func VerifyFiles(dir string, files vfs.FS) (Report, error) { return verify(dir, files) }
@@ -15,9 +28,22 @@ func (l *Ledger) Retain() error {
 	}
 }
 
-// Testing returns options for tests: with files in place of the disk, unless nil, and room for live
-// pending transfers in memory, unless 0.
-func Testing(options Options, files vfs.FS, live int) *Options {
-	options.fs, options.liveInMemory = files, live
-	return &options
+// Flush writes what is in memory into a table.
+func (l *Ledger) Flush() error { return l.db.Flush() }
+
+// WriteFormat makes a directory of another format version.
+func WriteFormat(t testing.TB, dir string, files vfs.FS, version uint64) {
+	t.Helper()
+	db, err := pebble.Open(dir, pebbleOptions(files, nil, false, func(err error) { t.Error(err) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Set(keyFormat, binary.BigEndian.AppendUint64(nil, version), pebble.Sync)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -212,7 +212,8 @@ func (l *Ledger) release() error {
 	case <-l.failed:
 	default:
 		l.readers.close(ledgers.ErrClosed)
-		err := errors.Join(l.db.Close(), l.lock.Close())
+		// What is in a table has a checksum, which the end of a log has not.
+		err := errors.Join(l.db.Flush(), l.db.Close(), l.lock.Close())
 		if err != nil {
 			return l.describe(err, ErrFailed)
 		}

@@ -38,7 +38,13 @@ func Open(dir string, options *Options) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.db, err = pebble.Open(dir, pebbleOptions(l.options.fs, lock, false, l.fail))
+	err = checkLog(dir, l.options.fs)
+	if err != nil {
+		_ = lock.Close()
+		return nil, describe(dir, err, errOpen)
+	}
+	files := &failStop{FS: l.options.fs, fatal: l.fail}
+	l.db, err = pebble.Open(dir, pebbleOptions(files, lock, false, l.fail))
 	if err != nil {
 		_ = lock.Close()
 		return nil, describe(dir, err, errOpen)
@@ -52,6 +58,7 @@ func Open(dir string, options *Options) (*Ledger, error) {
 		return nil, describe(dir, err, errOpen)
 	}
 	l.lock = lock
+	files.armed.Store(true)
 	go l.write()
 	go l.answer()
 	if l.options.Retention > 0 {
@@ -91,6 +98,12 @@ func pebbleOptions(
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: memTables,
 		Logger:                      pebbleLogger{fatal: fatal},
+		EventListener: &pebble.EventListener{
+			BackgroundError: fatal,
+			DataCorruption: func(info pebble.DataCorruptionInfo) {
+				fatal(fmt.Errorf("%w: %s: %w", ErrCorrupt, info.Path, info.Details))
+			},
+		},
 	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = idFilter{bloom.FilterPolicy(bloomBitsPerKey)}

@@ -54,6 +54,10 @@ func verify(dir string, files vfs.FS) (report Report, err error) {
 		return Report{}, err
 	}
 	defer lock.Close()
+	err = checkLog(dir, files)
+	if err != nil {
+		return Report{}, describe(dir, err, errOpen)
+	}
 	fatal := func(error) {}
 	db, err := pebble.Open(dir, pebbleOptions(files, lock, true, fatal))
 	if err != nil {

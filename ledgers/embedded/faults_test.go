@@ -1,0 +1,301 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"weir/ledgers"
+	"weir/ledgers/embedded"
+)
+
+// TestFailingDisk makes writes, syncs and new files fail, one class of files at a time: the ledger
+// stops with an error that names its directory, and what it answered before is there when the disk
+// works again.
+func TestFailingDisk(t *testing.T) {
+	classes := []struct {
+		name, suffix string
+		kinds        []errorfs.OpKind
+	}{
+		{"LogSync", ".log", []errorfs.OpKind{errorfs.OpFileSync, errorfs.OpFileSyncData}},
+		{"LogWrite", ".log", []errorfs.OpKind{errorfs.OpFileWrite}},
+		{"LogCreate", ".log", []errorfs.OpKind{errorfs.OpCreate, errorfs.OpReuseForWrite}},
+		{"Table", ".sst", []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpCreate}},
+		{"Manifest", "", []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpFileSync}},
+	}
+	for _, class := range classes {
+		t.Run(class.name, func(t *testing.T) {
+			var failing atomic.Bool
+			files := vfs.NewCrashableMem()
+			broken := errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				of := strings.HasSuffix(op.Path, class.suffix) &&
+					(class.suffix != "" || strings.Contains(op.Path, "MANIFEST"))
+				for _, kind := range class.kinds {
+					if failing.Load() && of && op.Kind == kind {
+						return errorfs.ErrInjected
+					}
+				}
+				return nil
+			}))
+			ledger, err := embedded.Open("ledger",
+				embedded.Testing(embedded.Options{Now: newClock().read}, broken, 0))
+			if err != nil {
+				t.Fatalf("open: %v", err)
+			}
+			fund(t, ledger, 1)
+			failing.Store(true)
+			answered, err := untilError(t.Context(), ledger)
+			if !errors.Is(err, embedded.ErrFailed) || !strings.Contains(err.Error(), "ledger in ledger") {
+				t.Errorf("got %v, want ErrFailed that names the directory", err)
+			}
+			_, err = ledger.LookupTransfers(t.Context(), []ledgers.ID{{Lo: 100}})
+			if !errors.Is(err, embedded.ErrFailed) {
+				t.Errorf("look-up: got %v, want ErrFailed", err)
+			}
+			survived := files.CrashClone(vfs.CrashCloneCfg{})
+			failing.Store(false)
+			err = ledger.Close()
+			if !errors.Is(err, embedded.ErrFailed) {
+				t.Errorf("close: got %v, want ErrFailed", err)
+			}
+			wantSurvived(t, survived, answered)
+		})
+	}
+}
+
+// untilError creates big transfers from id 100 on until one fails, and returns how many did not.
+func untilError(ctx context.Context, ledger ledgers.Driver) (answered uint64, err error) {
+	const batch, most = 4000, 200
+	for range most {
+		transfers := make([]ledgers.Transfer, batch)
+		for i := range transfers {
+			transfers[i] = pending(100+answered+uint64(i), 1, 3600)
+		}
+		_, err = ledger.CreateTransfers(ctx, transfers)
+		if err != nil {
+			return answered, err
+		}
+		answered += batch
+	}
+	return answered, nil
+}
+
+// wantSurvived opens what was synced and looks up the transfers that were answered.
+func wantSurvived(t *testing.T, files *vfs.MemFS, answered uint64) {
+	t.Helper()
+	ledger, err := embedded.Open("ledger",
+		embedded.Testing(embedded.Options{Now: newClock().read}, files, 0))
+	if err != nil {
+		t.Fatalf("open again: %v", err)
+	}
+	for from := uint64(0); from < answered; from += 4000 {
+		var ids []ledgers.ID
+		for i := range uint64(4000) {
+			ids = append(ids, ledgers.ID{Lo: 100 + from + i})
+		}
+		found, err := ledger.LookupTransfers(t.Context(), ids)
+		if err != nil || len(found) != len(ids) {
+			t.Fatalf("found %d of %d answered transfers: %v", len(found), len(ids), err)
+		}
+	}
+	err = ledger.Close()
+	if err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	verifyFiles(t, "ledger", files)
+}
+
+func TestErrInUse(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir, newClock().options())
+	_, err := embedded.Open(dir, nil)
+	if !errors.Is(err, embedded.ErrInUse) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("open twice: got %v, want ErrInUse that names %s", err, dir)
+	}
+	_, err = embedded.Verify(dir)
+	if !errors.Is(err, embedded.ErrInUse) {
+		t.Errorf("verify: got %v, want ErrInUse", err)
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestChild$")
+	child.Env = append(os.Environ(), "WEIR_TEST_CHILD=open", "WEIR_TEST_DIR="+dir)
+	output, err := child.CombinedOutput()
+	if err == nil || !strings.Contains(string(output), embedded.ErrInUse.Error()) {
+		t.Errorf("another process: %v: %s", err, output)
+	}
+}
+
+func TestErrNotADirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	err := os.WriteFile(file, []byte("x"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{file, filepath.Join(file, "below")} {
+		_, err = embedded.Open(dir, nil)
+		if err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("open %s: got %v, want an error that names it", dir, err)
+		}
+		_, err = embedded.Verify(dir)
+		if err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("verify %s: got %v, want an error that names it", dir, err)
+		}
+	}
+	_, err = embedded.Verify(filepath.Join(t.TempDir(), "missing"))
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("verify nothing: got %v, want not exist", err)
+	}
+}
+
+// TestErrPermission needs a user who may not do everything.
+func TestErrPermission(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may write everywhere; TestErrNotADirectory stands in")
+	}
+	dir := t.TempDir()
+	err := os.Chmod(dir, 0o500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = embedded.Open(filepath.Join(dir, "ledger"), nil)
+	if !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("got %v, want a permission error that names %s", err, dir)
+	}
+}
+
+func TestErrFormat(t *testing.T) {
+	files := vfs.NewMem()
+	embedded.WriteFormat(t, "ledger", files, 99)
+	_, err := embedded.Open("ledger", embedded.Testing(embedded.Options{}, files, 0))
+	if !errors.Is(err, embedded.ErrFormat) {
+		t.Errorf("open: got %v, want ErrFormat", err)
+	}
+	_, err = embedded.VerifyFiles("ledger", files)
+	if !errors.Is(err, embedded.ErrFormat) {
+		t.Errorf("verify: got %v, want ErrFormat", err)
+	}
+}
+
+// TestDamage breaks every file of a ledger, a few bytes in each of its regions at a time. Opening
+// says so and names the directory, or nothing is lost.
+func TestDamage(t *testing.T) {
+	whole := vfs.NewMem()
+	ledger, err := embedded.Open("ledger", embedded.Testing(
+		embedded.Options{Now: newClock().read, CacheAccounts: 10}, whole, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fund(t, ledger, 50)
+	for i := range uint64(40) {
+		transfer(t, ledger, ledgers.TransferCreated, pending(100+i, 1, 3600))
+		if i == 20 {
+			err = ledger.Flush()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// The files as they are under a running ledger: a table, and a log with the rest.
+	running := vfs.NewMem()
+	copyFiles(t, whole, running, "", 0)
+	err = ledger.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := running.List("ledger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			regions := 12
+			if strings.HasSuffix(name, ".log") {
+				// The last chunk of a log alone cannot be told from one that was never synced.
+				regions--
+			}
+			for region := range regions {
+				damageOnce(t, running, name, region)
+			}
+		})
+	}
+}
+
+func damageOnce(t *testing.T, running *vfs.MemFS, name string, region int) {
+	t.Helper()
+	files := vfs.NewMem()
+	copyFiles(t, running, files, name, region)
+	ledger, err := embedded.Open("ledger", embedded.Testing(
+		embedded.Options{Now: newClock().read}, files, 0))
+	if err != nil {
+		if !strings.Contains(err.Error(), "ledger in ledger") {
+			t.Errorf("region %d: %v does not name the directory", region, err)
+		}
+		return
+	}
+	defer ledger.Close()
+	var ids []ledgers.ID
+	for i := range uint64(40) {
+		ids = append(ids, ledgers.ID{Lo: 100 + i})
+	}
+	found, err := ledger.LookupTransfers(t.Context(), ids)
+	if err != nil {
+		if !errors.Is(err, embedded.ErrCorrupt) || !strings.Contains(err.Error(), "ledger in ledger") {
+			t.Errorf("region %d: got %v, want ErrCorrupt that names the directory", region, err)
+		}
+		return
+	}
+	if len(found) != len(ids) {
+		t.Errorf("region %d: %d of %d transfers are left, and no error", region, len(found), len(ids))
+	}
+	accounts, err := ledger.LookupAccounts(t.Context(), []ledgers.ID{{Lo: 2}})
+	if err == nil && (len(accounts) != 1 || accounts[0].DebitsPending != ledgers.AmountOf(40)) {
+		t.Errorf("region %d: account is %+v, want 40 pending, and no error", region, accounts)
+	}
+}
+
+// copyFiles copies a ledger; in the file that is named, bytes are inverted at one of twelve places.
+func copyFiles(t *testing.T, from, to *vfs.MemFS, broken string, region int) {
+	t.Helper()
+	_, err := vfs.Clone(from, to, "ledger", "ledger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if broken == "" {
+		return
+	}
+	path := fmt.Sprintf("ledger/%s", broken)
+	file, err := to.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := min(4, info.Size())
+	if n == 0 {
+		return
+	}
+	bytes := make([]byte, n)
+	at := (info.Size() - n) * int64(region) / 11
+	_, err = file.ReadAt(bytes, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range bytes {
+		bytes[i] ^= 0xFF
+	}
+	_, err = file.WriteAt(bytes, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+}

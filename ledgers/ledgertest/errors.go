@@ -6,6 +6,7 @@ import "errors"
 var (
 	errNoModule       = errors.New("no go.mod above the working directory")
 	errNoTraces       = errors.New("no *.jsonl.gz there")
+	errEmptyLine      = errors.New("an empty line")
 	errTrailingText   = errors.New("text after the request")
 	errUnknownOp      = errors.New("unknown op")
 	errUnknownStatus  = errors.New("unknown status")

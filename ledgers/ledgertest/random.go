@@ -25,16 +25,16 @@ const (
 	settleRounds = 1000
 )
 
-// RunRandom compares a driver with the [Twin] over a random sequence of steps, the same for the same
-// seed: accounts with all mixes of flags on three ledgers, transfers of every kind, valid and not,
-// chains, posts, voids and expiries, ids sent again with the same and with other content,
+// RunRandom compares a driver with the [Twin] over a random sequence of steps, the same one for the
+// same seed: accounts with all mixes of flags on three ledgers, transfers of every kind, valid and
+// not, chains, posts, voids and expiries, ids sent again with the same and with other content,
 // look-ups and journals. Every answer is compared whole, timestamps included. A failure prints the
 // seed and the fewest steps found that still show it, or the last ones.
 //
 // It works with a clock of the test's and on a real server alike, as the twin learns the time from
 // the driver: a transfer without an id is refused with the ledger's present, and each event is
-// booked at the time that its result tells. Where a step would come close to an expiry, the clock is
-// advanced past it first.
+// booked at the time that its result tells. Where a step would come close to an expiry, the clock
+// is advanced past it first.
 func RunRandom(t testing.TB, seed uint64, steps int, open func(t testing.TB) Harness) {
 	t.Helper()
 	sequence := randomSequence(seed, steps)
@@ -314,9 +314,9 @@ func shrinkSteps(steps []randomStep, fails func([]randomStep) bool) []randomStep
 		}
 	}
 	for i := range steps {
-		for k := 0; k < len(steps[i].transfers) && len(steps[i].transfers) > 1; {
+		for k := 0; k < len(steps[i].transfers)+len(steps[i].accounts); {
 			shorter := slices.Clone(steps)
-			shorter[i].transfers = slices.Delete(slices.Clone(steps[i].transfers), k, k+1)
+			shorter[i] = steps[i].without(k)
 			if !fails(shorter) {
 				k++
 				continue
@@ -325,4 +325,14 @@ func shrinkSteps(steps []randomStep, fails func([]randomStep) bool) []randomStep
 		}
 	}
 	return steps
+}
+
+// without is the step less its k-th event.
+func (step randomStep) without(k int) randomStep {
+	if step.accounts != nil {
+		step.accounts = slices.Delete(slices.Clone(step.accounts), k, k+1)
+	} else {
+		step.transfers = slices.Delete(slices.Clone(step.transfers), k, k+1)
+	}
+	return step
 }

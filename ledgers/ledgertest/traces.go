@@ -274,6 +274,9 @@ func (r *traceReader) next() (*traceStep, error) {
 	decoder.DisallowUnknownFields()
 	step := new(traceStep)
 	err := decoder.Decode(step)
+	if errors.Is(err, io.EOF) {
+		return nil, errEmptyLine
+	}
 	if err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}

@@ -11,7 +11,7 @@ func newBalanceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "balance LIMIT SUBJECT",
 		Short: "Show what a subject has on a limit, charging nothing",
-		Args:  cobra.ExactArgs(2),
+		Args:  wantArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			weir, err := a.client()
 			if err != nil {

@@ -168,6 +168,16 @@ func idOr(cmd *cobra.Command, id string) (string, error) {
 	return id, err
 }
 
+// wantArgs refuses any other number of arguments than those of the command's Use.
+func wantArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("want: %s", cmd.UseLine())
+		}
+		return nil
+	}
+}
+
 // parseAmount reads a number of units from the command line.
 func parseAmount(name, text string) (*wire.Amount, error) {
 	n, err := asWhole(text, wire.MaxAmount)

@@ -10,7 +10,7 @@ func newConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Look at the config",
-		Args:  cobra.NoArgs,
+		Args:  wantArgs(0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newConfigCheckCommand())
@@ -21,7 +21,7 @@ func newConfigCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say whether the config is sound, and what limits it makes",
-		Args:  cobra.NoArgs,
+		Args:  wantArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := configOf(cmd)
 			if err != nil {

@@ -26,7 +26,7 @@ func newChangeCommand(name string,
 	var id string
 	cmd := &cobra.Command{
 		Use:  name + " LIMIT SUBJECT AMOUNT",
-		Args: cobra.ExactArgs(3),
+		Args: wantArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := parseAmount("amount", args[2])
 			if err != nil {

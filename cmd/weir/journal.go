@@ -17,7 +17,7 @@ func newJournalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal LIMIT SUBJECT",
 		Short: "List the ledger entries of a subject on a limit",
-		Args:  cobra.ExactArgs(2),
+		Args:  wantArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query.Limit, query.Subject = args[0], args[1]
 			return a.journal(cmd, query, all)

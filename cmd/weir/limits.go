@@ -19,7 +19,7 @@ func newLimitsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "limits",
 		Short: "List the limits in force",
-		Args:  cobra.NoArgs,
+		Args:  wantArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			weir, err := a.client()
 			if err != nil {

@@ -36,7 +36,7 @@ func newServeCommand() *cobra.Command {
 
 When it is ready, it prints one line to standard output; logs go to standard error. Callers need the
 token in ` + envToken + `, if that is set, and admins the one in ` + envAdminToken + `.`,
-		Args: cobra.NoArgs,
+		Args: wantArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			reloads := make(chan os.Signal, 1) // one that waits stands for all
 			signal.Notify(reloads, syscall.SIGHUP)

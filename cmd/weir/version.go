@@ -11,7 +11,7 @@ func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Say which weir this is",
-		Args:  cobra.NoArgs,
+		Args:  wantArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, ok := debug.ReadBuildInfo()
 			if !ok {

@@ -1,0 +1,349 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"weir/api/client"
+	"weir/api/wire"
+)
+
+var shipped = filepath.Join("..", "..", "weir.yaml")
+
+// post sends a body as any HTTP client would.
+func post(t testing.TB, url, body string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
+		strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+testToken)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+// The main job, end to end, with the config that ships: ten checks pass, the eleventh does not, a
+// grant lets five more pass, and no kill refunds or loses anything.
+func TestServeShippedConfig(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := startProcess(t, shipped, dir)
+	for i := range 10 {
+		d := p.mustCheck(t, "api-requests", "alice", fmt.Sprintf("first-%d", i))
+		if got := *d.Limits[0].Remaining; !d.Allowed || got != wire.Amount(9-i) {
+			t.Fatalf("check %d: got allowed %t, remaining %d, want true, %d", i+1, d.Allowed, got, 9-i)
+		}
+	}
+	wantDenied429(t, p)
+	if d := p.mustCheck(t, "api-requests", "bob", ""); !d.Allowed || *d.Limits[0].Remaining != 9 {
+		t.Errorf("another subject: got %+v, want 9 remaining", d)
+	}
+	amount := wire.Amount(5)
+	grant := wire.ChangeRequest{
+		Limit: "api-requests", Subject: "alice", Amount: &amount, ID: "grant-1",
+	}
+	granted, err := p.Grant(t.Context(), grant)
+	if err != nil || granted.Quota != 15 || granted.Remaining != 5 {
+		t.Fatalf("grant: got %+v, %v, want quota 15, remaining 5", granted, err)
+	}
+	for i := range 5 {
+		if d := p.mustCheck(t, "api-requests", "alice", ""); !d.Allowed {
+			t.Fatalf("check %d after the grant: got %+v, want it allowed", i+1, d)
+		}
+	}
+
+	p.kill(t)
+	wantSound(t, dir)
+	p = startProcess(t, shipped, dir)
+	if d := p.mustCheck(t, "api-requests", "alice", ""); d.Allowed {
+		t.Errorf("check after kill -9: got %+v, want it denied", d)
+	}
+	for i := range 10 {
+		d := p.mustCheck(t, "api-requests", "alice", fmt.Sprintf("first-%d", i))
+		if !d.Allowed || !d.Replayed {
+			t.Errorf("id %d after kill -9: got %+v, want it allowed and replayed", i, d)
+		}
+	}
+	again, err := p.Grant(t.Context(), grant)
+	if err != nil || !again.Replayed || again.Quota != 15 || again.Transfer != granted.Transfer {
+		t.Errorf("grant after kill -9: got %+v, %v, want a replay of %+v", again, err, granted)
+	}
+	if b := p.mustBalance(t, "api-requests", "alice"); b.Used != 15 || b.Quota != 15 {
+		t.Errorf("balance after kill -9: got %+v, want 15 of 15 used", b)
+	}
+	err = p.signal(t, syscall.SIGTERM)
+	if err != nil {
+		t.Errorf("after SIGTERM: got %v, want exit status 0", err)
+	}
+	wantSound(t, dir)
+}
+
+// wantDenied429 checks that alice is denied, in the way that HTTP clients know.
+func wantDenied429(t testing.TB, p *process) {
+	t.Helper()
+	r := post(t, p.url+"/v1/check", `{"limit":"api-requests","subject":"alice"}`)
+	seconds, _ := strconv.Atoi(r.Header.Get("Retry-After"))
+	if r.StatusCode != http.StatusTooManyRequests || seconds < 1 || seconds > 60 {
+		t.Errorf("got %s, Retry-After %q, want 429 and 1 to 60 s", r.Status,
+			r.Header.Get("Retry-After"))
+	}
+	var problem wire.Problem
+	err := json.NewDecoder(r.Body).Decode(&problem)
+	if err != nil || problem.Code != wire.CodeQuotaExceeded {
+		t.Errorf("got problem %+v, %v, want code %s", problem, err, wire.CodeQuotaExceeded)
+	}
+	ms := problem.RetryAfterMS
+	if int64(seconds) != (ms+999)/1000 {
+		t.Errorf("got Retry-After %d and retry_after_ms %d, want the one to be the other", seconds, ms)
+	}
+}
+
+// Used units stay used over kill -9, and the quota is given once, however often weir starts.
+func TestServeRestarts(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "data")
+	path := writeConfig(t, root, "{name: a, kind: request-rate, quota: 10, window: 300s}")
+	p := startProcess(t, path, dir)
+	for range 4 {
+		p.mustCheck(t, "a", "alice", "")
+	}
+	for range 5 {
+		p.kill(t)
+		p = startProcess(t, path, dir)
+		if b := p.mustBalance(t, "a", "alice"); b.Quota != 10 || b.Used != 4 {
+			t.Errorf("after a restart: got %+v, want 4 of 10 used", b)
+		}
+	}
+	allowed := 0
+	for range 10 {
+		if p.mustCheck(t, "a", "alice", "").Allowed {
+			allowed++
+		}
+	}
+	if allowed != 6 {
+		t.Errorf("got %d allowed after 4 of 10 and five restarts, want 6", allowed)
+	}
+}
+
+// SIGHUP puts other quotas in force; what is used stays used.
+func TestServeReload(t *testing.T) {
+	root := t.TempDir()
+	limit := "{name: a, kind: request-rate, quota: %d, window: 300s}"
+	path := writeConfig(t, root, fmt.Sprintf(limit, 10))
+	p := startProcess(t, path, filepath.Join(root, "data"))
+	for range 8 {
+		p.mustCheck(t, "a", "alice", "")
+	}
+	reload := func(quota int) {
+		t.Helper()
+		writeConfig(t, root, fmt.Sprintf(limit, quota))
+		_ = p.signal(t, syscall.SIGHUP)
+		eventually(t, "the new quota is in force", func() bool {
+			limits, err := p.Limits(t.Context())
+			return err == nil && limits[0].Quota == wire.Amount(quota)
+		})
+	}
+	reload(5)
+	d := p.mustCheck(t, "a", "alice", "")
+	if s := d.Limits[0]; d.Allowed || *s.Remaining != 0 || *s.Quota != 5 {
+		t.Errorf("8 used, quota lowered to 5: got %+v, want denied, remaining 0, quota 5", d)
+	}
+	reload(20)
+	if b := p.mustBalance(t, "a", "alice"); b.Remaining != 12 || b.Quota != 20 {
+		t.Errorf("8 used, quota raised to 20: got %+v, want remaining 12", b)
+	}
+
+	writeConfig(t, root, "{name: a, kind: request-rate, quota: many, window: 300s}")
+	_ = p.signal(t, syscall.SIGHUP)
+	eventually(t, "the gauge of the failed reload is 1", func() bool {
+		return strings.Contains(metricsOf(t, p.url), "\nweir_config_reload_failed 1\n")
+	})
+	if b := p.mustBalance(t, "a", "alice"); b.Quota != 20 {
+		t.Errorf("after a reload of a bad config: got %+v, want the old quota of 20", b)
+	}
+	reload(21)
+	if got := metricsOf(t, p.url); !strings.Contains(got, "\nweir_config_reload_failed 0\n") {
+		t.Error("after a good reload the gauge of the failed one is not 0")
+	}
+	p.kill(t)
+	if !strings.Contains(p.stderr.String(), "limits[0].quota: \\\"many\\\": want a whole number") {
+		t.Errorf("the log does not say why a config was refused:\n%s", p.stderr)
+	}
+}
+
+func metricsOf(t testing.TB, url string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var text bytes.Buffer
+	_, err = text.ReadFrom(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+// Reading the same config again, however often, gives nothing back and writes nothing.
+func TestServeReloadOfSameConfig(t *testing.T) {
+	c := testConfig(t, "{name: a, kind: request-rate, quota: 10, window: 300s}")
+	s, _ := startService(t, c)
+	s.load = func() (*config, error) { return loadConfig(c.Path, nil) }
+	weir := mustClient(t, s.address())
+	for range 10 {
+		_, err := weir.Check(t.Context(), wire.CheckRequest{Limit: "a", Subject: "alice"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := mustJournal(t, weir)
+	for range 100 {
+		s.reload()
+		d, err := weir.Check(t.Context(), wire.CheckRequest{Limit: "a", Subject: "alice"})
+		if err != nil || d.Allowed {
+			t.Fatalf("after a reload: got %+v, %v, want it denied", d, err)
+		}
+	}
+	if after := mustJournal(t, weir); after != before {
+		t.Errorf("100 reloads: got a journal of %d entries, want %d as before", after, before)
+	}
+}
+
+func mustJournal(t testing.TB, c *client.Client) int {
+	t.Helper()
+	page, err := c.Journal(t.Context(), client.JournalQuery{Limit: "a", Subject: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(page.Entries)
+}
+
+// A window that outlives the transfers kept cannot be served by the ledger as it was opened.
+func TestServeReloadErrWindowBeyondRetention(t *testing.T) {
+	c := testConfig(t, "{name: a, kind: request-rate, quota: 10, window: 300s}")
+	s, _ := startService(t, c)
+	writeConfig(t, filepath.Dir(c.Path), "{name: a, kind: request-rate, quota: 9, window: 31d}")
+	s.load = func() (*config, error) { return loadConfig(c.Path, nil) }
+	s.reload()
+	if got := s.limiter.Limits().All()[0].Quota; got != 10 {
+		t.Errorf("got quota %d, want that of the old config, 10", got)
+	}
+}
+
+// SIGTERM under load: whoever is answered with yes has paid, and nobody else has.
+func TestServeSIGTERM(t *testing.T) {
+	root := t.TempDir()
+	path := writeConfig(t, root, "{name: a, kind: request-rate, quota: 1000000, window: 3600s}")
+	dir := filepath.Join(root, "data")
+	var allowed atomic.Int64
+	for range rounds(3, 50) {
+		p := startProcess(t, path, dir)
+		before := allowed.Load()
+		var callers sync.WaitGroup
+		for range 8 {
+			callers.Go(func() {
+				for callUntilGone(t, p) {
+					allowed.Add(1)
+				}
+			})
+		}
+		eventually(t, "weir is under load", func() bool { return allowed.Load() > before+200 })
+		err := p.signal(t, syscall.SIGTERM)
+		if err != nil {
+			t.Fatalf("got %v, want exit status 0; the log:\n%s", err, p.stderr)
+		}
+		callers.Wait()
+	}
+	p := startProcess(t, path, dir)
+	if b := p.mustBalance(t, "a", "alice"); int64(b.Used) != allowed.Load() {
+		t.Errorf("got %d units charged, want one for each of %d answers", b.Used, allowed.Load())
+	}
+}
+
+// callUntilGone makes a check and reports whether it was allowed; if not, weir has to be gone.
+func callUntilGone(t testing.TB, p *process) bool {
+	t.Helper()
+	d, err := p.Check(t.Context(), wire.CheckRequest{Limit: "a", Subject: "alice"})
+	var answer *client.Error
+	if errors.As(err, &answer) || err == nil && !d.Allowed {
+		t.Errorf("got %+v, %v, want it allowed or no answer at all", d, err)
+	}
+	return err == nil && d.Allowed
+}
+
+// tidy:table how a start can fail
+func TestServeRefuses(t *testing.T) {
+	root := t.TempDir()
+	path := writeConfig(t, root, "{name: a, kind: request-rate, quota: 10, window: 300s}")
+	dir := filepath.Join(root, "data")
+	notDir := filepath.Join(root, "file")
+	err := os.WriteFile(notDir, nil, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startProcess(t, path, dir)
+	rows := []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"ErrSecondProcess", []string{"--data", dir, "--listen", "127.0.0.1:0"},
+			[]string{dir, "in use by another process"}},
+		{"ErrNotADirectory", []string{"--data", notDir, "--listen", "127.0.0.1:0"}, []string{notDir}},
+		{"ErrListenOffLoopback", []string{"--data", dir, "--listen", "0.0.0.0:0"},
+			[]string{"0.0.0.0:0 is not loopback", "WEIR_TOKEN", "--insecure"}},
+		{"ErrListenEverywhere", []string{"--data", dir, "--listen", ":0"},
+			[]string{":0 is not loopback"}},
+		{"ErrPortTaken", []string{"--data", dir + "2", "--listen", strings.TrimPrefix(p.url, "http://")},
+			[]string{"listen", strings.TrimPrefix(p.url, "http://")}},
+		{"ErrLogFormat", []string{"--log-format", "xml"}, []string{"--log-format", "text or json"}},
+		{"ErrUnknownFlag", []string{"--port", "80"}, []string{"--port"}},
+		{"ErrArgument", []string{"now"}, []string{"weir serve"}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			got := weir(t, append([]string{"serve", "--config", path}, row.args...)...)
+			if got.status != exitError || got.out != "" {
+				t.Errorf("got exit status %d, output %q, want 2 and none", got.status, got.out)
+			}
+			for _, want := range row.want {
+				if !strings.Contains(got.err, want) {
+					t.Errorf("got error %q, want it to contain %q", got.err, want)
+				}
+			}
+		})
+	}
+	if b := p.mustBalance(t, "a", "alice"); b.Quota != 10 {
+		t.Errorf("the running weir answers %+v after all that, want quota 10", b)
+	}
+}
+
+func TestServeReadyLine(t *testing.T) {
+	c := testConfig(t, "{name: a, kind: request-rate, quota: 10, window: 300s}")
+	s, ready := startService(t, c)
+	want := fmt.Sprintf("weir ready on %s, ledger embedded in %s\n", s.address(), c.Data)
+	if ready != want {
+		t.Errorf("got %q, want %q", ready, want)
+	}
+}

@@ -278,13 +278,13 @@ func (w *Twin) account(at uint64, id ledgers.ID) (ledgers.Account, bool) {
 		if t.DebitAccountID != id && t.CreditAccountID != id {
 			continue
 		}
-		w.sum(&a, *t, at)
+		w.sum(&a, t, at)
 	}
 	return a, true
 }
 
 // sum adds to an account what one of its transfers contributes to its balance at a time.
-func (w *Twin) sum(a *ledgers.Account, t ledgers.Transfer, at uint64) {
+func (w *Twin) sum(a *ledgers.Account, t *ledgers.Transfer, at uint64) {
 	pending, posted := ledgers.Amount{}, t.Amount
 	switch {
 	case t.Flags.Has(ledgers.VoidPending):
@@ -310,13 +310,13 @@ func (w *Twin) sum(a *ledgers.Account, t ledgers.Transfer, at uint64) {
 }
 
 // live reports whether a pending transfer still reserves its amount.
-func (w *Twin) live(t ledgers.Transfer, at uint64) bool {
+func (w *Twin) live(t *ledgers.Transfer, at uint64) bool {
 	_, ended := w.endedBy[t.ID]
 	return !ended && !expired(t, at)
 }
 
 // expired reports whether a pending transfer that nobody ended has timed out.
-func expired(t ledgers.Transfer, at uint64) bool {
+func expired(t *ledgers.Transfer, at uint64) bool {
 	return t.Timeout != 0 && at >= t.ExpiresAt()
 }
 

@@ -262,7 +262,7 @@ func (w *Twin) end(at uint64, t ledgers.Transfer) (ledgers.Transfer, ledgers.Tra
 		status = ledgers.TransferPendingTransferAlreadyPosted
 	case ended:
 		status = ledgers.TransferPendingTransferAlreadyVoided
-	case expired(p, at):
+	case expired(&p, at):
 		status = ledgers.TransferPendingTransferExpired
 	case !void && debit.Flags&ledgers.AccountClosed != 0:
 		status = ledgers.TransferDebitAccountAlreadyClosed

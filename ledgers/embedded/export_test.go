@@ -8,10 +8,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Testing returns options for tests: with files in place of the disk, unless nil, and room for live
-// pending transfers in memory, unless 0.
+// Testing returns options for tests: with files in place of the disk, unless nil, room for live
+// pending transfers in memory, unless 0, and small tables.
 func Testing(options Options, files vfs.FS, live int) *Options {
-	options.fs, options.liveInMemory = files, live
+	options.fs, options.liveInMemory, options.memTableBytes = files, live, 1<<20
 	return &options
 }
 
@@ -34,7 +34,7 @@ func (l *Ledger) Flush() error { return l.db.Flush() }
 // WriteFormat makes a directory of another format version.
 func WriteFormat(t testing.TB, dir string, files vfs.FS, version uint64) {
 	t.Helper()
-	db, err := pebble.Open(dir, pebbleOptions(files, nil, false, func(err error) { t.Error(err) }))
+	db, err := pebble.Open(dir, pebbleOptions(files, nil, memTableBytes, func(err error) { t.Error(err) }))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func TestFailingDisk(t *testing.T) {
 
 // untilError creates big transfers from id 100 on until one fails, and returns how many did not.
 func untilError(ctx context.Context, ledger ledgers.Driver) (answered uint64, err error) {
-	const batch, most = 4000, 200
+	const batch, most = 1000, 200
 	for range most {
 		transfers := make([]ledgers.Transfer, batch)
 		for i := range transfers {
@@ -97,9 +97,9 @@ func wantSurvived(t *testing.T, files *vfs.MemFS, answered uint64) {
 	if err != nil {
 		t.Fatalf("open again: %v", err)
 	}
-	for from := uint64(0); from < answered; from += 4000 {
+	for from := uint64(0); from < answered; from += 1000 {
 		var ids []ledgers.ID
-		for i := range uint64(4000) {
+		for i := range uint64(1000) {
 			ids = append(ids, ledgers.ID{Lo: 100 + from + i})
 		}
 		found, err := ledger.LookupTransfers(t.Context(), ids)

@@ -50,9 +50,10 @@ type Options struct {
 	// Registerer gets the metrics; nil means none.
 	Registerer prometheus.Registerer
 
-	// fs and liveInMemory are for tests.
-	fs           vfs.FS
-	liveInMemory int
+	// For tests.
+	fs            vfs.FS
+	liveInMemory  int
+	memTableBytes int
 }
 
 func (o *Options) withDefaults() *Options {
@@ -74,6 +75,9 @@ func (o *Options) withDefaults() *Options {
 	}
 	if options.fs == nil {
 		options.fs = vfs.Default
+	}
+	if options.memTableBytes == 0 {
+		options.memTableBytes = memTableBytes
 	}
 	if options.liveInMemory == 0 {
 		options.liveInMemory = defaultLiveInMemory

@@ -1,6 +1,10 @@
 package embedded
 
-import "weir/ledgers"
+import (
+	"slices"
+
+	"weir/ledgers"
+)
 
 // endPending posts or voids a pending transfer.
 func (m *machine) endPending(t *ledgers.Transfer, timestamp uint64) ledgers.TransferStatus {
@@ -147,4 +151,196 @@ func releasePending(
 	if reopen && s.closes(flags) {
 		a.Flags &^= ledgers.AccountClosed
 	}
+}
+
+// defaultLiveInMemory bounds the live pending transfers kept in memory (72 bytes each).
+const defaultLiveInMemory = 1 << 18
+
+// liveKey orders live pending transfers by their end.
+type liveKey struct {
+	end, timestamp uint64
+}
+
+func (k liveKey) before(other liveKey) bool {
+	return k.end < other.end || k.end == other.end && k.timestamp < other.timestamp
+}
+
+// livePending is what the expiry of a pending transfer needs to know.
+type livePending struct {
+	liveKey
+	debit, credit ledgers.ID
+	amount        ledgers.Amount
+	flags         ledgers.TransferFlags
+}
+
+// liveSet holds the live pending transfers that end first: all whose key is before horizon. The
+// others are in the store alone until the clock comes near them.
+type liveSet struct {
+	queue   liveQueue
+	horizon liveKey
+	// ended holds the timestamps of queued transfers that were posted or voided since.
+	ended map[uint64]struct{}
+	// through is the ledger time up to which everything has been expired.
+	through uint64
+	limit   int
+}
+
+// startLive starts from what the store has beyond the ledger time through.
+func startLive(through uint64, limit int) liveSet {
+	return liveSet{
+		horizon: liveKey{end: through + 1},
+		ended:   map[uint64]struct{}{},
+		through: through,
+		limit:   limit,
+	}
+}
+
+// expire takes off the accounts whatever has timed out at the ledger time now. It costs nothing
+// unless something has.
+func (m *machine) expire(now uint64) {
+	l := &m.live
+	if now <= l.through {
+		return
+	}
+	for {
+		if len(l.queue) == 0 {
+			if l.horizon.end > now {
+				break
+			}
+			m.refill()
+			continue
+		}
+		if l.queue[0].end > now {
+			break
+		}
+		p := l.queue.pop()
+		m.expireOne(&p)
+	}
+	l.through = now
+}
+
+// refill reads the next live pending transfers from the store.
+func (m *machine) refill() {
+	l := &m.live
+	n := max(l.limit/2, 1)
+	l.queue = append(l.queue, m.store.livePendings(l.horizon, n)...)
+	if len(l.queue) < n {
+		l.horizon = liveKey{end: endOfTime}
+		return
+	}
+	last := l.queue[len(l.queue)-1].liveKey
+	l.horizon = liveKey{end: last.end, timestamp: last.timestamp + 1}
+}
+
+func (m *machine) expireOne(p *livePending) {
+	_, ended := m.live.ended[p.timestamp]
+	if ended {
+		delete(m.live.ended, p.timestamp)
+		return
+	}
+	_, ended = m.changes.endingByPending[p.timestamp]
+	if ended {
+		return
+	}
+	m.changes.expired++
+	m.release(p, p.debit, debitSide)
+	m.release(p, p.credit, creditSide)
+}
+
+func (m *machine) release(p *livePending, id ledgers.ID, s side) {
+	a := m.account(id)
+	if a == nil || p.end <= a.asOf {
+		return
+	}
+	m.change(a)
+	releasePending(p.amount, p.flags, &a.Account, s, true)
+}
+
+// absorb takes in the pending transfers that a group has made and ended.
+func (l *liveSet) absorb(c *changes) {
+	for _, e := range c.endings {
+		key := liveKey{end: e.end, timestamp: e.pendingTimestamp}
+		if e.end > l.through && key.before(l.horizon) {
+			l.ended[e.pendingTimestamp] = struct{}{}
+		}
+	}
+	for i := range c.transfers {
+		t := &c.transfers[i]
+		if !t.Flags.Has(ledgers.Pending) || t.Timeout == 0 {
+			continue
+		}
+		key := liveKey{end: t.ExpiresAt(), timestamp: t.Timestamp}
+		if !key.before(l.horizon) {
+			continue
+		}
+		l.queue.push(livePending{
+			liveKey: key, debit: t.DebitAccountID, credit: t.CreditAccountID,
+			amount: t.Amount, flags: t.Flags,
+		})
+	}
+	l.shrink()
+}
+
+// shrink leaves the later half to the store once there are too many.
+func (l *liveSet) shrink() {
+	if len(l.queue) <= l.limit {
+		return
+	}
+	slices.SortFunc(l.queue, func(a, b livePending) int {
+		if a.before(b.liveKey) {
+			return -1
+		}
+		return 1
+	})
+	keep := max(l.limit/2, 1)
+	l.horizon = l.queue[keep].liveKey
+	for i := range l.queue[keep:] {
+		delete(l.ended, l.queue[keep+i].timestamp)
+	}
+	l.queue = l.queue[:keep]
+}
+
+// liveQueue is a heap by end. Ends mostly come in order, so a push seldom moves anything.
+type liveQueue []livePending
+
+func (q *liveQueue) push(p livePending) {
+	*q = append(*q, p)
+	h := *q
+	i := len(h) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !p.before(h[parent].liveKey) {
+			break
+		}
+		h[i] = h[parent]
+		i = parent
+	}
+	h[i] = p
+}
+
+// pop takes the first off a queue that is not empty.
+func (q *liveQueue) pop() livePending {
+	h := *q
+	first, moved := h[0], h[len(h)-1]
+	h = h[:len(h)-1]
+	*q = h
+	i := 0
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			break
+		}
+		if child+1 < len(h) && h[child+1].before(h[child].liveKey) {
+			child++
+		}
+		if !h[child].before(moved.liveKey) {
+			break
+		}
+		h[i] = h[child]
+		i = child
+	}
+	if len(h) > 0 {
+		h[i] = moved
+	}
+	return first
 }

@@ -44,7 +44,7 @@ func Open(dir string, options *Options) (*Ledger, error) {
 		return nil, describe(dir, err, errOpen)
 	}
 	files := &failStop{FS: l.options.fs, fatal: l.fail}
-	l.db, err = pebble.Open(dir, pebbleOptions(files, lock, false, l.fail))
+	l.db, err = pebble.Open(dir, pebbleOptions(files, lock, l.options.memTableBytes, l.fail))
 	if err != nil {
 		_ = lock.Close()
 		return nil, describe(dir, err, errOpen)
@@ -87,15 +87,14 @@ func lockDir(dir string, files vfs.FS) (*pebble.Lock, error) {
 }
 
 func pebbleOptions(
-	files vfs.FS, lock *pebble.Lock, readOnly bool, fatal func(error),
+	files vfs.FS, lock *pebble.Lock, memTable int, fatal func(error),
 ) *pebble.Options {
 	o := &pebble.Options{
 		FS:                          files,
 		Lock:                        lock,
-		ReadOnly:                    readOnly,
 		FormatMajorVersion:          pebble.FormatTableFormatV6,
 		CacheSize:                   blockCacheBytes,
-		MemTableSize:                memTableBytes,
+		MemTableSize:                uint64(memTable),
 		MemTableStopWritesThreshold: memTables,
 		Logger:                      pebbleLogger{fatal: fatal},
 		EventListener: &pebble.EventListener{

@@ -4,23 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"weir/ledgers"
-)
-
-// The stored balance of an account lags behind the transfers, which alone are written at once: what
-// is missing after a crash is made up from them. These bound how much that can be.
-const (
-	// reflectAge is the longest time, by the ledger's clock, that a change waits for being stored.
-	reflectAge = uint64(5 * time.Second)
-	// reflectTransfers is the greatest number of transfers whose changes wait.
-	reflectTransfers = 100_000
-	// reflectStep is the number of waiting accounts stored with one group, unless the group has
-	// changed more.
-	reflectStep = 256
 )
 
 // diskStore is the store of a machine on Pebble, with the accounts cached. It belongs to the
@@ -48,14 +35,6 @@ type diskStore struct {
 	key, value []byte
 }
 
-type waitingAccount struct {
-	account *account
-	// since is the account's dirtySince at the time it came here; another value there means that
-	// it was stored meanwhile.
-	since     uint64
-	transfers uint64
-}
-
 func (s *diskStore) fail(err error) {
 	if s.err == nil && err != nil {
 		s.err = err
@@ -78,25 +57,6 @@ func (s *diskStore) read(key []byte, decode func(value []byte) error) bool {
 	}
 	_ = closer.Close()
 	return err == nil
-}
-
-func (s *diskStore) account(id ledgers.ID) *account {
-	a := s.cache.get(id)
-	if a != nil {
-		return a
-	}
-	s.key = appendIDKey(s.key[:0], kindAccount, id)
-	s.read(s.key, func(value []byte) error {
-		loaded, err := decodeAccount(value, id)
-		loaded.used = true
-		a = &loaded
-		return err
-	})
-	if a == nil || s.err != nil {
-		return nil
-	}
-	s.cache.put(a)
-	return a
 }
 
 func (s *diskStore) transfer(id ledgers.ID) (ledgers.Transfer, presence) {
@@ -308,57 +268,7 @@ func (s *diskStore) saveLive(b *pebble.Batch, c *changes) {
 	}
 }
 
-func (s *diskStore) saveAccount(b *pebble.Batch, a *account, asOf uint64) {
-	s.key = appendIDKey(s.key[:0], kindAccount, a.ID)
-	s.value = appendAccount(s.value[:0], &a.Account, asOf)
-	_ = b.Set(s.key, s.value, nil)
-	a.dirtySince = 0
-}
-
 func (s *diskStore) setNumber(b *pebble.Batch, key []byte, n uint64) {
 	s.value = binary.BigEndian.AppendUint64(s.value[:0], n)
 	_ = b.Set(key, s.value, nil)
-}
-
-// reflect stores accounts that have waited for too long, or all of them.
-func (s *diskStore) reflect(b *pebble.Batch, now uint64, limit int, all bool) {
-	n := 0
-	for ; n < len(s.waiting); n++ {
-		w := &s.waiting[n]
-		if w.account.dirtySince != w.since {
-			continue
-		}
-		due := all || now-w.since > reflectAge || s.transfers-w.transfers > reflectTransfers
-		if !due || limit == 0 {
-			break
-		}
-		s.saveAccount(b, w.account, now)
-		limit--
-	}
-	clear(s.waiting[:n])
-	s.waiting = s.waiting[n:]
-}
-
-// saveAll stores all that waits.
-func (s *diskStore) saveAll(b *pebble.Batch, now uint64) {
-	s.reflect(b, now, len(s.waiting), true)
-	s.saveReflected(b, now, true)
-}
-
-// saveReflected stores, now and then or at once, up to when everything is in the stored accounts.
-// The keys of what expired before are not needed any more.
-func (s *diskStore) saveReflected(b *pebble.Batch, now uint64, atOnce bool) {
-	reflected := now
-	if len(s.waiting) > 0 {
-		reflected = s.waiting[0].since
-	}
-	if !atOnce && reflected-s.reflected < reflectAge &&
-		s.transfers-s.reflectedTransfers < reflectTransfers/2 || reflected <= s.reflected {
-		return
-	}
-	s.setNumber(b, keyReflected, reflected)
-	_ = b.DeleteRange(
-		appendPairKey(nil, kindLive, s.reflected, 0),
-		appendPairKey(nil, kindLive, reflected+1, 0), nil)
-	s.reflected, s.reflectedTransfers = reflected, s.transfers
 }

@@ -59,7 +59,9 @@ func verify(dir string, files vfs.FS) (report Report, err error) {
 		return Report{}, describe(dir, err, errOpen)
 	}
 	fatal := func(error) {}
-	db, err := pebble.Open(dir, pebbleOptions(files, lock, true, fatal))
+	options := pebbleOptions(files, lock, memTableBytes, fatal)
+	options.ReadOnly = true
+	db, err := pebble.Open(dir, options)
 	if err != nil {
 		return Report{}, describe(dir, err, errOpen)
 	}

@@ -20,6 +20,9 @@ import (
 // asMain makes the test program be weir, so that tests can start it, send it signals and kill it.
 const asMain = "WEIR_TEST_AS_MAIN"
 
+// longTests, set to 1, makes tests repeat themselves in full.
+const longTests = "WEIR_LONG"
+
 const (
 	testToken      = "user-token"
 	testAdminToken = "admin-token"
@@ -30,6 +33,12 @@ const (
 func TestMain(m *testing.M) {
 	if os.Getenv(asMain) != "" {
 		main()
+	}
+	for _, variable := range os.Environ() { // of whoever runs the tests
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, envPrefix+"_") && name != longTests {
+			_ = os.Unsetenv(name)
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -222,9 +231,9 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// rounds is how often a test repeats itself: in full with WEIR_LONG=1.
+// rounds is how often a test repeats itself.
 func rounds(short, long int) int {
-	if os.Getenv("WEIR_LONG") == "1" {
+	if os.Getenv(longTests) == "1" {
 		return long
 	}
 	return short

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"weir/api/wire"
+)
+
+const twoLimits = `{name: a, kind: request-rate, quota: 10, window: 300s}
+	{name: b, kind: bandwidth, quota: 1kB, window: 300s}`
+
+// askable starts a weir in this process and points the client commands at it.
+func askable(t *testing.T) {
+	t.Helper()
+	s, _ := startService(t, testConfig(t, twoLimits))
+	t.Setenv(envServer, s.address())
+	t.Setenv(envToken, testToken)
+	t.Setenv(envAdminToken, testAdminToken)
+}
+
+// A session with the client commands, in order: later lines see what earlier ones did.
+//
+// tidy:table the command lines of a session and what they print
+func TestClientCommands(t *testing.T) {
+	askable(t)
+	rows := []struct {
+		args   string
+		status int
+		out    string // a regular expression
+	}{
+		{"check a alice", 0, `^allowed, transfer [0-9a-f]{32}\nLIMIT .*\na +alice +1 +10 +9 +300\n$`},
+		{"check a alice --cost 9 --id x", 0, `allowed, .*\n.*\na +alice +9 +10 +0 +`},
+		{"check a alice --cost 9 --id x", 0, `allowed, transfer [0-9a-f]+, replayed\n`},
+		{"check a alice", 1, `^denied, retry after (29\d|300)[.\d]*s\n|^denied, retry after [45]m`},
+		{"check a alice --id y", 1, `^denied, retry after .*, with a new id\n`},
+		{"check a alice --cost 0", 1, `^denied`},
+		{"check --limit a --limit b=400 bob", 0, `\na +bob +1 +10 +9 .*\nb +bob +400 +1000 +600 `},
+		{"check --limit a --limit b=601 bob", 1, `^denied`},
+		{"check b bob --cost 1001", 2, `^$`},
+		{"check b bob", 2, `^$`},
+		{"balance a bob", 0, `\na +bob +10 +1 +9 +0 +300 +`},
+		{"balance a never-seen", 0, `\na +never-seen +10 +0 +10 +0 +300 +0\n`},
+		{"grant a alice 5 --id g", 0, `\na +alice +5 +15 +5 +false `},
+		{"grant a alice 5 --id g", 0, `\na +alice +5 +15 +5 +true `},
+		{"grant a alice 6 --id g", 2, `^$`},
+		{"revoke a alice 6 --id r", 2, `^$`},
+		{"revoke a alice 5 --id s", 0, `\na +alice +5 +10 +0 +false `},
+		{"journal a alice", 0, `quota +credit +10 +- .*\n.* charge +debit +1 +2.*Z .*\n.* charge `},
+		{"journal a alice --reversed", 0, `^AT .*\n.* revocation +debit +5 +- .*\n.* grant +credit +5 `},
+		{"limits", 0, `\na +request-rate +10 +300\nb +bandwidth +1000 +300\n$`},
+	}
+	for _, row := range rows {
+		got := weir(t, strings.Fields(row.args)...)
+		if got.status != row.status || !regexp.MustCompile(row.out).MatchString(got.out) {
+			t.Errorf("weir %s: got exit status %d and\n%s%swant %d and %s",
+				row.args, got.status, got.out, got.err, row.status, row.out)
+		}
+		if failed := got.status == exitError; failed != (strings.Count(got.err, "\n") == 1) {
+			t.Errorf("weir %s: got error output %q, want one line for an error", row.args, got.err)
+		}
+	}
+}
+
+// What --json prints is one JSON value and nothing else.
+func TestClientCommandsJSON(t *testing.T) {
+	askable(t)
+	for _, args := range []string{
+		"check a alice", "check a alice --cost 10", "balance a alice", "grant a alice 5", "revoke a alice 5",
+		"journal a alice", "journal a alice --all --reversed", "limits",
+	} {
+		got := weir(t, append(strings.Fields(args), "--json")...)
+		var value map[string]any
+		err := json.Unmarshal([]byte(got.out), &value)
+		if err != nil || len(value) == 0 {
+			t.Errorf("weir %s --json: got %q (%v), want a JSON object", args, got.out, err)
+		}
+	}
+	var d wire.Decision
+	got := weir(t, "check", "a", "alice", "--cost", "10", "--json")
+	err := json.Unmarshal([]byte(got.out), &d)
+	if err != nil || got.status != exitNo || d.Allowed || d.RetryAfterMS == 0 {
+		t.Errorf("a denied check: got %d, %s, want 1 and a denial with its wait", got.status, got.out)
+	}
+}
+
+// Who gives no id to a grant is told the one that was made, and can send it again.
+func TestGrantMakesID(t *testing.T) {
+	askable(t)
+	first := weir(t, "grant", "a", "alice", "5", "--json")
+	id, ok := strings.CutPrefix(strings.TrimSpace(first.err), "id: ")
+	if !ok || id == "" {
+		t.Fatalf("got error output %q, want the id", first.err)
+	}
+	again := weir(t, "grant", "a", "alice", "5", "--id", id)
+	if again.err != "" || !strings.Contains(again.out, " 15 ") || !strings.Contains(again.out, "true") {
+		t.Errorf("the same id again: got %s%s, want a replay with quota 15", again.out, again.err)
+	}
+	other := weir(t, "grant", "a", "alice", "5")
+	if !strings.Contains(other.out, " 20 ") || strings.Contains(other.err, id) {
+		t.Errorf("another grant: got %s%s, want quota 20 and another id", other.out, other.err)
+	}
+}
+
+// A journal of more than one page is read to its end, or says how to go on.
+func TestJournalPages(t *testing.T) {
+	askable(t)
+	for range 1000 { // which, with the quota, is one entry more than a page holds
+		got := weir(t, "check", "b", "alice", "--cost", "1")
+		if got.status != 0 {
+			t.Fatal(got.err)
+		}
+	}
+	all := weir(t, "journal", "b", "alice", "--all")
+	if charges := strings.Count(all.out, " charge "); charges != 1000 {
+		t.Errorf("journal --all: got %d charges, want 1000", charges)
+	}
+	page := weir(t, "journal", "b", "alice")
+	_, cursor, more := strings.Cut(strings.TrimSpace(page.err), "--cursor ")
+	cursor, _, _ = strings.Cut(cursor, ",")
+	if !more || cursor == "" {
+		t.Fatalf("a page that is not the last: got error output %q, want its cursor", page.err)
+	}
+	rest := weir(t, "journal", "b", "alice", "--cursor", cursor)
+	both := strings.Count(page.out, " charge ") + strings.Count(rest.out, " charge ")
+	if both != 1000 || rest.err != "" {
+		t.Errorf("two pages: got %d charges and %q, want all 1000 and no more", both, rest.err)
+	}
+}
+
+// tidy:table what people get wrong, and what they are told
+func TestCommandErrors(t *testing.T) {
+	other := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(other.Close)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	s, _ := startService(t, testConfig(t, twoLimits))
+	rows := []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"ErrNotRunning", []string{"check", "a", "alice", "--server", gone.URL},
+			[]string{gone.URL, "weir serve", "--server", "WEIR_SERVER"}},
+		{"ErrNotWeir", []string{"limits", "--server", other.URL}, []string{other.URL, "404"}},
+		{"ErrServer", []string{"limits", "--server", "localhost:8080"}, []string{"localhost:8080"}},
+		{"ErrNoToken", []string{"check", "a", "alice", "--server", s.address()},
+			[]string{"unauthorized", "WEIR_TOKEN", "WEIR_ADMIN_TOKEN"}},
+		{"ErrUnknownCommand", []string{"chekc"}, []string{`unknown command "chekc"`}},
+		{"ErrUnknownFlag", []string{"check", "a", "alice", "--tokn", "x"}, []string{"--tokn"}},
+		{"ErrTooFew", []string{"balance", "a"}, []string{"want: weir balance LIMIT SUBJECT"}},
+		{"ErrTooMany", []string{"limits", "a"}, []string{"want: weir limits"}},
+		{"ErrCheckLimit", []string{"check", "alice"}, []string{"want LIMIT SUBJECT"}},
+		{"ErrCheckBoth", []string{"check", "a", "alice", "--limit", "b"}, []string{"want only SUBJECT"}},
+		{"ErrCheckCost", []string{"check", "alice", "--limit", "a", "--cost", "1"}, []string{"NAME=COST"}},
+		{"ErrCost", []string{"check", "a", "alice", "--cost", "1.5"}, []string{"--cost: 1.5: want a whole"}},
+		{"ErrLimitCost", []string{"check", "alice", "--limit", "a=-1"}, []string{"--limit a: -1: want"}},
+		{"ErrAmount", []string{"grant", "a", "alice", "1e3"}, []string{"amount: 1e3: want a whole number"}},
+		{"ErrConfig", []string{"config", "check", "--config", "nowhere.yaml"},
+			[]string{"nowhere.yaml", "--config"}},
+		{"ErrConfigWord", []string{"config", "chekc"}, []string{"want: weir config"}},
+		{"ErrVerifyNothing", []string{"verify", "nowhere"}, []string{"nowhere"}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			got := weir(t, row.args...)
+			if got.status != exitError || got.out != "" {
+				t.Errorf("got exit status %d, output %q, want 2 and none", got.status, got.out)
+			}
+			for _, want := range row.want {
+				if !strings.Contains(got.err, want) {
+					t.Errorf("got error %q, want it to contain %q", got.err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestConfigCheck(t *testing.T) {
+	got := weir(t, "config", "check", "--config", shipped)
+	for _, want := range []string{"is sound\n", "\napi-requests  request-rate  10 "} {
+		if got.status != 0 || !strings.Contains(got.out, want) {
+			t.Errorf("got %d, %q, want 0 and %q", got.status, got.out, want)
+		}
+	}
+	bad := filepath.Join("testdata", "config", "busted_window_no_unit.yaml")
+	t.Setenv(envConfig, bad)
+	got = weir(t, "config", "check")
+	if got.status != exitError || !strings.Contains(got.err, bad+": limits[0].window: ") {
+		t.Errorf("got %d, %q, want 2, the file of WEIR_CONFIG and the key", got.status, got.err)
+	}
+}
+
+func TestVerify(t *testing.T) {
+	c := testConfig(t, twoLimits)
+	dir := filepath.Join(t.TempDir(), "kept")
+	t.Run("ErrInUse", func(t *testing.T) {
+		c.Data = dir
+		_, _ = startService(t, c)
+		got := weir(t, "verify", dir)
+		if got.status != exitError || !strings.Contains(got.err, dir) {
+			t.Errorf("got %d, %q, want 2 and the directory", got.status, got.err)
+		}
+	})
+	t.Run("OK", func(t *testing.T) {
+		got := weir(t, "verify", "--config", c.Path, "--data", dir)
+		if got.status != 0 || !strings.Contains(got.out, dir+" is sound\n") {
+			t.Errorf("got %d, %q, want 0 and that it is sound", got.status, got.out)
+		}
+	})
+}
+
+func TestVersion(t *testing.T) {
+	got := describeBuild(&debug.BuildInfo{
+		GoVersion: "go1.26.0", Main: debug.Module{Version: "v1.2.3"},
+		Settings: []debug.BuildSetting{
+			{Key: "vcs.revision", Value: "0123abc"}, {Key: "vcs.modified", Value: "true"},
+		},
+	})
+	if want := "weir v1.2.3, revision 0123abc with changes, go1.26.0"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	ran := weir(t, "version")
+	if ran.status != 0 || !strings.HasPrefix(ran.out, "weir ") {
+		t.Errorf("got %d, %q, want 0 and a version", ran.status, ran.out)
+	}
+}

@@ -12,6 +12,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/viper v1.21.0
+	github.com/tigerbeetle/tigerbeetle-go v0.17.9
 	golang.org/x/sync v0.25.0
 	lukechampine.com/uint128 v1.3.0
 	pgregory.net/rapid v1.3.0

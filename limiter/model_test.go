@@ -16,8 +16,9 @@ import (
 )
 
 // model is the naive twin of a limiter with one limit: it remembers every charge for ever and adds
-// them up anew each time. Asked one request after the other, the limiter must agree with it in every
-// answer and every figure, whatever is restarted, reloaded, granted and sent again in between.
+// them up anew each time. Asked one request after the other, the limiter must agree with it in
+// every answer and every figure, whatever is restarted, reloaded, granted and sent again in
+// between.
 type model struct {
 	quota    uint64
 	window   time.Duration

@@ -108,7 +108,7 @@ func (b *Book) first(id string, sorted []Charge) (ledgers.ID, error) {
 func forget(charges []Charge) {
 	for _, c := range charges {
 		c.standing.mu.Lock()
-		c.standing.live = live{}
+		c.standing.live = live{charges: c.standing.live.charges + 1}
 		c.standing.mu.Unlock()
 	}
 }

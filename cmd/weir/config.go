@@ -117,8 +117,8 @@ func readConfig(path string) (map[string]any, error) {
 	return values, nil
 }
 
-// isOneDocument reports whether nothing follows the first YAML document. A line that begins with one
-// of the markers always ends it.
+// isOneDocument reports whether nothing follows the first YAML document. A line that begins with
+// one of the markers always ends it.
 func isOneDocument(text []byte) bool {
 	begun := false
 	for line := range bytes.Lines(text) {

@@ -33,8 +33,9 @@ func (a *attempt) request() wire.CheckRequest {
 	}
 }
 
-// kill -9 under concurrent load, again and again on one directory: whatever was answered is answered
-// the same afterwards, both limits of a check have been charged or neither, and the books are sound.
+// kill -9 under concurrent load, again and again on one directory: whatever was answered is
+// answered the same afterwards, both limits of a check have been charged or neither, and the books
+// are sound.
 func TestKillUnderLoad(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

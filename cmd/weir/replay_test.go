@@ -17,7 +17,8 @@ var accessLog = filepath.Join("testdata", "access.log")
 // replayed runs `weir replay --json` and reads its report.
 func replayed(t testing.TB, args ...string) replayReport {
 	t.Helper()
-	return decodeReport(t, weir(t, append([]string{"replay", "--config", shipped, "--json"}, args...)...))
+	command := []string{"replay", "--config", shipped, "--json"}
+	return decodeReport(t, weir(t, append(command, args...)...))
 }
 
 func decodeReport(t testing.TB, got outcome) replayReport {
@@ -80,8 +81,9 @@ func TestReplayTopTies(t *testing.T) {
 
 // line is a line of a log, some seconds after noon.
 func line(ip string, second, size int) string {
-	at := time.Date(2026, time.May, 17, 12, 0, second, 0, time.UTC).Format("02/Jan/2006:15:04:05 -0700")
-	return fmt.Sprintf(`%s - - [%s] "GET / HTTP/1.1" 200 %d`, ip, at, size) + "\n"
+	at := time.Date(2026, time.May, 17, 12, 0, second, 0, time.UTC)
+	return fmt.Sprintf(`%s - - [%s] "GET / HTTP/1.1" 200 %d`, ip,
+		at.Format("02/Jan/2006:15:04:05 -0700"), size) + "\n"
 }
 
 func replayText(t testing.TB, text string, args ...string) replayReport {
@@ -121,7 +123,8 @@ func TestReplayRules(t *testing.T) {
 		{"QuotaZero", []string{"--limit", "egress", "--quota", "0"},
 			line("a", 0, 1) + line("a", 0, 0), 1, 1, 0},
 		{"Year1970", requests,
-			strings.Repeat(strings.Replace(line("a", 0, 1), "17/May/2026:12", "01/Jan/1970:00", 1), 3), 2, 1, 0},
+			strings.ReplaceAll(strings.Repeat(line("a", 0, 1), 3), "17/May/2026:12", "01/Jan/1970:00"),
+			2, 1, 0},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -230,8 +233,10 @@ func TestReplayRefuses(t *testing.T) {
 		{"ErrUnknownLimit", []string{"--limit", "b", accessLog}, `no limit "b"`},
 		{"ErrBy", []string{"--limit", "egress", "--by", "user", accessLog}, `--by "user": want ip`},
 		{"ErrQuota", []string{"--limit", "egress", "--quota", "lots", accessLog}, `--quota: "lots"`},
-		{"ErrWindow", []string{"--limit", "egress", "--window", "60", accessLog}, "--window: 60: has no unit"},
-		{"ErrWindowZero", []string{"--limit", "egress", "--window", "0", accessLog}, "--window: 0s: want 1 s"},
+		{"ErrWindow", []string{"--limit", "egress", "--window", "60", accessLog},
+			"--window: 60: has no unit"},
+		{"ErrWindowZero", []string{"--limit", "egress", "--window", "0", accessLog},
+			"--window: 0s: want 1 s"},
 		{"ErrNoFile", []string{"--limit", "egress", "nowhere.log"}, "nowhere.log"},
 	}
 	for _, row := range rows {

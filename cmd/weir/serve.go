@@ -124,7 +124,8 @@ func newService(ctx context.Context, c *config, logger *slog.Logger, token, admi
 }
 
 // build builds what stands on the ledger.
-func (s *service) build(ctx context.Context, registry *prometheus.Registry, token, adminToken string,
+func (s *service) build(ctx context.Context, registry *prometheus.Registry,
+	token, adminToken string,
 ) error {
 	book, err := accounts.NewBook(s.ledger, s.config.Namespace, nil)
 	if err != nil {

@@ -61,11 +61,20 @@ func limitOf(name string, quota uint64, window uint32) accounts.Limit {
 func charge(t testing.TB, book *accounts.Book, id string, charges ...accounts.Charge,
 ) accounts.Result {
 	t.Helper()
-	result, err := book.Charge(context.Background(), id, charges)
+	result, err := tryCharge(book, id, charges...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return result
+}
+
+func tryCharge(book *accounts.Book, id string, charges ...accounts.Charge,
+) (accounts.Result, error) {
+	attempt, err := book.NewAttempt(id, charges)
+	if err != nil {
+		return accounts.Result{}, err
+	}
+	return book.Charge(context.Background(), attempt)
 }
 
 func wantOutcome(t testing.TB, got accounts.Result, want accounts.Outcome) {

@@ -69,39 +69,55 @@ type Result struct {
 	Burnt bool
 }
 
-// Charge takes all charges in one atomic step, or none. An account may be named once, and at least
-// one amount is above 0. An empty id makes a charge of its own each time; with an id, the same
-// charges sent again are answered as the first time and taken once.
-func (b *Book) Charge(ctx context.Context, id string, charges []Charge) (Result, error) {
+// Attempt is one try to take charges together. It has its id before anything is sent, so that what
+// became of it can be found out afterwards.
+type Attempt struct {
+	// First is the id of the first transfer, the receipt if it is accepted.
+	First ledgers.ID
+
+	charges     []Charge // as they came
+	sorted      []Charge // in the order of their accounts
+	fingerprint ledgers.Amount
+}
+
+// NewAttempt prepares to take all charges, or none. An account may be named once, and at least one
+// amount is above 0. An empty id makes an attempt of its own each time; with an id, the same
+// charges are the same attempt, in whichever order they come.
+func (b *Book) NewAttempt(id string, charges []Charge) (Attempt, error) {
 	sorted := inOrder(charges)
-	first, err := b.first(id, sorted)
-	if err != nil {
-		return Result{}, err
+	a := Attempt{
+		charges: charges, sorted: sorted, fingerprint: b.namespace.fingerprint("check", sorted),
 	}
-	fingerprint := b.namespace.fingerprint("check", sorted)
+	if id != "" {
+		a.First = b.namespace.checkTransfer(id, sorted)
+		return a, nil
+	}
+	first, err := NewTransfer()
+	if err != nil {
+		return Attempt{}, err
+	}
+	a.First = first
+	return a, nil
+}
+
+// Charge makes an attempt, in one atomic step. Made again, it is answered as the first time and
+// taken once.
+func (b *Book) Charge(ctx context.Context, a Attempt) (Result, error) {
 	for range maxSteps {
-		result, err := b.tryCharge(ctx, first, fingerprint, sorted)
+		result, err := b.tryCharge(ctx, a)
 		if err != nil {
-			forget(sorted)
+			forget(a.sorted)
 			return Result{}, err
 		}
 		if result.Outcome == again {
 			continue
 		}
-		result.Refused = slices.IndexFunc(charges, func(c Charge) bool {
-			return c.account == sorted[result.Refused].account
+		result.Refused = slices.IndexFunc(a.charges, func(c Charge) bool {
+			return c.account == a.sorted[result.Refused].account
 		})
 		return result, nil
 	}
-	return Result{}, fmt.Errorf("%w: limit %q", ErrContended, charges[0].Limit.Name)
-}
-
-// first returns the id of a charge's first transfer.
-func (b *Book) first(id string, sorted []Charge) (ledgers.ID, error) {
-	if id == "" {
-		return NewTransfer()
-	}
-	return b.namespace.checkTransfer(id, sorted), nil
+	return Result{}, fmt.Errorf("%w: limit %q", ErrContended, a.charges[0].Limit.Name)
 }
 
 // forget drops what is remembered of what is out: after an error nobody knows what was charged.
@@ -122,14 +138,12 @@ type chain struct {
 }
 
 // tryCharge sends a chain once.
-func (b *Book) tryCharge(
-	ctx context.Context, first ledgers.ID, fingerprint ledgers.Amount, sorted []Charge,
-) (Result, error) {
-	openings, err := b.provision(ctx, sorted)
+func (b *Book) tryCharge(ctx context.Context, a Attempt) (Result, error) {
+	openings, err := b.provision(ctx, a.sorted)
 	if err != nil {
 		return Result{}, err
 	}
-	c := b.link(first, fingerprint, sorted, openings)
+	c := b.link(a, openings)
 	results, err := b.createTransfers(ctx, c.batch)
 	if err != nil {
 		return Result{}, err
@@ -142,10 +156,10 @@ func (b *Book) tryCharge(
 	failed := failedAt(linked)
 	switch {
 	case failed < 0:
-		taken(sorted, linked[len(c.steps):], c)
-		return Result{Transfer: first, Timestamp: linked[len(c.steps)].Timestamp}, nil
+		taken(a.sorted, linked[len(c.steps):], c)
+		return Result{Transfer: a.First, Timestamp: linked[len(c.steps)].Timestamp}, nil
 	case failed < len(c.steps):
-		return Result{Outcome: again}, b.relearn(ctx, sorted, linked[failed].Status)
+		return Result{Outcome: again}, b.relearn(ctx, a.sorted, linked[failed].Status)
 	}
 	at := c.owner[failed-len(c.steps)]
 	switch status := linked[failed].Status; {
@@ -155,27 +169,25 @@ func (b *Book) tryCharge(
 			Burnt: status == ledgers.TransferIDAlreadyFailed,
 		}, nil
 	case status.Exists():
-		result, found, err := b.recall(ctx, first, fingerprint)
+		result, found, err := b.Recall(ctx, a)
 		if err != nil || found {
 			return result, err
 		}
-		return Result{}, fmt.Errorf("%w: charge %s exists but is not found", ErrStatus, first)
+		return Result{}, fmt.Errorf("%w: charge %s exists but is not found", ErrStatus, a.First)
 	default:
 		return Result{}, fmt.Errorf("%w: %s for charge %s of account %s",
-			ErrStatus, status, first, sorted[at].account)
+			ErrStatus, status, a.First, a.sorted[at].account)
 	}
 }
 
 // link builds the chain that decides a request. Where a lowered quota is still to be taken, the
 // rest of it is taken ahead of the charges: a unit that came back goes to the lowering first.
-func (b *Book) link(
-	first ledgers.ID, fingerprint ledgers.Amount, sorted []Charge, openings []opening,
-) chain {
+func (b *Book) link(a Attempt, openings []opening) chain {
 	var c chain
 	for _, o := range openings {
 		c.batch = append(c.batch, o.quota)
 	}
-	for i, charge := range sorted {
+	for i, charge := range a.sorted {
 		newest, _ := charge.standing.quota()
 		if newest.base > newest.target {
 			next := newest
@@ -184,18 +196,18 @@ func (b *Book) link(
 			c.steps = append(c.steps, i)
 		}
 	}
-	for i, charge := range sorted {
+	for i, charge := range a.sorted {
 		if charge.Amount > 0 {
-			c.add(i, pending(charge, charge.Amount, CodeCharge, b.member(first, len(c.owner))))
+			c.add(i, pending(charge, charge.Amount, CodeCharge, b.member(a.First, len(c.owner))))
 		}
 	}
-	for i, charge := range sorted {
+	for i, charge := range a.sorted {
 		if charge.Amount == 0 {
-			guard := pending(charge, 1, CodeGuard, b.member(first, len(c.owner)))
+			guard := pending(charge, 1, CodeGuard, b.member(a.First, len(c.owner)))
 			guard.Timeout = 0 // it ends here, so that no timeout has to be watched
 			c.add(i, guard)
 			c.add(i, ledgers.Transfer{
-				ID:        b.member(first, len(c.owner)),
+				ID:        b.member(a.First, len(c.owner)),
 				PendingID: guard.ID,
 				Ledger:    charge.Limit.Ledger,
 				Code:      CodeGuard,
@@ -204,7 +216,7 @@ func (b *Book) link(
 		}
 	}
 	chained := c.batch[len(openings):]
-	chained[len(c.steps)].UserData128 = fingerprint
+	chained[len(c.steps)].UserData128 = a.fingerprint
 	for i := range chained[:len(chained)-1] {
 		chained[i].Flags |= ledgers.Linked
 	}
@@ -279,28 +291,20 @@ func (b *Book) relearn(ctx context.Context, sorted []Charge, status ledgers.Tran
 	return nil
 }
 
-// Recall tells what the id of a charge stands for, false if nothing was ever accepted under it. It
-// writes nothing.
-func (b *Book) Recall(ctx context.Context, id string, charges []Charge) (Result, bool, error) {
-	sorted := inOrder(charges)
-	first := b.namespace.checkTransfer(id, sorted)
-	return b.recall(ctx, first, b.namespace.fingerprint("check", sorted))
-}
-
-// recall tells what a charge that exists stands for, by one look-up of its first transfer and its
-// end.
-func (b *Book) recall(ctx context.Context, first ledgers.ID, fingerprint ledgers.Amount,
-) (Result, bool, error) {
-	found, err := b.driver.LookupTransfers(ctx, []ledgers.ID{first, b.namespace.EndTransfer(first)})
+// Recall tells what became of an attempt, by one look-up of its first transfer and its end: false
+// if nothing of it was ever accepted. It writes nothing.
+func (b *Book) Recall(ctx context.Context, a Attempt) (Result, bool, error) {
+	found, err := b.driver.LookupTransfers(ctx,
+		[]ledgers.ID{a.First, b.namespace.EndTransfer(a.First)})
 	if err != nil {
-		return Result{}, false, fmt.Errorf("look up charge %s: %w", first, err)
+		return Result{}, false, fmt.Errorf("look up charge %s: %w", a.First, err)
 	}
-	if len(found) == 0 || found[0].ID != first {
+	if len(found) == 0 || found[0].ID != a.First {
 		return Result{}, false, nil
 	}
-	result := Result{Outcome: Replayed, Transfer: first, Timestamp: found[0].Timestamp}
+	result := Result{Outcome: Replayed, Transfer: a.First, Timestamp: found[0].Timestamp}
 	switch {
-	case found[0].UserData128 != fingerprint:
+	case found[0].UserData128 != a.fingerprint:
 		result.Outcome = Conflict
 	case len(found) > 1:
 		result.Outcome = Ended

@@ -1,7 +1,6 @@
 package accounts_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -151,7 +150,7 @@ func TestChargeFirstSight(t *testing.T) {
 			group.Go(func() {
 				book := books[i%len(books)]
 				c := book.NewCharge(limitOf("api", 5, 60), subject, 1)
-				result, err := book.Charge(context.Background(), "", []accounts.Charge{c})
+				result, err := tryCharge(book, "", c)
 				switch {
 				case err != nil:
 					t.Error(err)
@@ -189,7 +188,7 @@ func TestChargeAfterHalfAnOpening(t *testing.T) {
 			faulty.Inject(calls.fault)
 			dying := newBook(t, faulty, clock)
 			c := dying.NewCharge(limitOf("api", 5, 60), "alice", 2)
-			_, err := dying.Charge(context.Background(), "id", []accounts.Charge{c})
+			_, err := tryCharge(dying, "id", c)
 			if err == nil {
 				t.Fatal("the fault did not strike")
 			}
@@ -215,8 +214,7 @@ func TestChargeErrors(t *testing.T) {
 		charge(t, book, "", book.NewCharge(limit, "alice", 1))
 		limit.Ledger++ // the config was given another ledger under a name that has accounts
 		moved := newBook(t, driver, clock)
-		_, err := moved.Charge(context.Background(), "",
-			[]accounts.Charge{moved.NewCharge(limit, "alice", 1)})
+		_, err := tryCharge(moved, "", moved.NewCharge(limit, "alice", 1))
 		wantError(t, err, accounts.ErrStatus)
 	})
 	t.Run("ErrLedgerNumber", func(t *testing.T) {

@@ -30,7 +30,11 @@ func Example() {
 	}
 	ctx := context.Background()
 	charge := book.NewCharge(limit, "alice", 3)
-	_, err = book.Charge(ctx, "order 17", []accounts.Charge{charge})
+	attempt, err := book.NewAttempt("order 17", []accounts.Charge{charge})
+	if err != nil {
+		panic(err)
+	}
+	_, err = book.Charge(ctx, attempt)
 	if err != nil {
 		panic(err)
 	}

@@ -21,14 +21,15 @@ func (l *Limiter) exhausted(charges []charge) int {
 // remembered answers a request without writing to the ledger, because charge at is remembered to be
 // refused. A request with an id may ask the ledger all the same, up to a cap; past it, only whether
 // the id was admitted before is read.
-func (l *Limiter) remembered(ctx context.Context, id string, charges []charge, at int,
+func (l *Limiter) remembered(
+	ctx context.Context, id string, attempt accounts.Attempt, charges []charge, at int,
 ) (decision Decision, decided bool, err error) {
 	now := l.book.Now()
 	if id != "" {
 		if l.memory.bypass(charges[at].Account(), now) {
 			return Decision{}, false, nil
 		}
-		result, found, err := l.book.Recall(ctx, id, booked(charges))
+		result, found, err := l.book.Recall(ctx, attempt)
 		switch {
 		case err != nil:
 			return Decision{}, false, failure(err)

@@ -116,14 +116,18 @@ func (l *Limiter) check(ctx context.Context, id string, charges []charge) (Decis
 	if looks == len(charges) {
 		return l.look(ctx, charges)
 	}
+	attempt, err := l.book.NewAttempt(id, booked(charges))
+	if err != nil {
+		return Decision{}, failure(err)
+	}
 	exhausted := l.exhausted(charges)
 	if exhausted >= 0 {
-		decision, decided, err := l.remembered(ctx, id, charges, exhausted)
+		decision, decided, err := l.remembered(ctx, id, attempt, charges, exhausted)
 		if err != nil || decided {
 			return decision, err
 		}
 	}
-	result, err := l.book.Charge(ctx, id, booked(charges))
+	result, err := l.book.Charge(ctx, attempt)
 	if err != nil {
 		return Decision{}, failure(err)
 	}
@@ -206,12 +210,16 @@ func (l *Limiter) allowed(ctx context.Context, charges []charge, result accounts
 	return allow(charges, read, result)
 }
 
-// refused answers a request that the ledger refused, and remembers what it said.
+// refused answers a request that the ledger refused, and remembers what it said. Whatever the
+// reading of the balances brings: a denial is never swallowed.
 func (l *Limiter) refused(ctx context.Context, id string, charges []charge, result accounts.Result,
 ) (Decision, error) {
 	read, err := l.read(ctx, charges, true)
 	if err != nil {
-		return Decision{}, failure(err)
+		l.metrics.unread.Inc()
+		d := deny(charges, make([]figures, len(charges)), result, 0)
+		d.NewIDRequired = id != ""
+		return d, nil
 	}
 	for i, c := range charges {
 		if hopeless(c.Amount, read[i].Balance) {

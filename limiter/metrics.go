@@ -30,7 +30,7 @@ func newMetrics(registerer prometheus.Registerer) (metrics, error) {
 		}),
 		unread: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_balances_unread_total",
-			Help: "Admissions whose balance could not be read after the charge.",
+			Help: "Decisions whose balances could not be read after the charge.",
 		}),
 	}
 	if registerer == nil {

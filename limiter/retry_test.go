@@ -142,3 +142,24 @@ func TestReplaySeveral(t *testing.T) {
 		}
 	}
 }
+
+// Once the ledger has decided, its decision stands: balances that cannot be read are left out.
+func TestDecisionStandsWithoutBalances(t *testing.T) {
+	clock := newClock()
+	faulty := ledgertest.NewFaulty(openLedger(t, clock))
+	l := newLimiter(t, faulty, clock, rate("api", 2, time.Minute))
+	check(t, l, one("api", "alice", 1))
+	remove := faulty.Inject(ledgertest.Fault{
+		On: ledgertest.CallLookupAccounts, Times: ledgertest.Always, Before: ledgers.ErrClosed,
+	})
+	d := check(t, l, named("yes", one("api", "alice", 1)))
+	if !d.Allowed || d.Limits[0].Known || d.Tightest() != -1 {
+		t.Errorf("admitted: got %+v, want allowed without figures", d)
+	}
+	d = check(t, l, named("no", one("api", "alice", 1)))
+	if d.Allowed || d.Limits[0].Known || d.RetryAfter != 0 || !d.NewIDRequired {
+		t.Errorf("refused: got %+v, want denied without figures", d)
+	}
+	remove()
+	wantBalance(t, l, "api", "alice", 2, 2, 0)
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,4 +122,61 @@ func fund(t testing.TB, ledger ledgers.Driver, n int) {
 		create(t, ledger, accounts...)
 		transfer(t, ledger, ledgers.TransferCreated, grants...)
 	}
+}
+
+// BenchmarkStart opens a ledger of a million subjects, each with a live reservation, and reports
+// the process's greatest resident memory until then.
+func BenchmarkStart(b *testing.B) {
+	const subjects = 1_000_000
+	dir := b.TempDir()
+	ledger, err := embedded.Open(dir, &embedded.Options{Volatile: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	fund(b, ledger, subjects)
+	for from := uint64(0); from < subjects; from += 8000 {
+		transfers := make([]ledgers.Transfer, 8000)
+		for i := range transfers {
+			transfers[i] = pending(from+uint64(i), 1, 3600)
+			transfers[i].ID.Hi = 2
+			transfers[i].DebitAccountID.Lo = 2 + rand.Uint64N(subjects)
+		}
+		transfer(b, ledger, ledgers.TransferCreated, transfers...)
+	}
+	err = ledger.Close()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		ledger, err = embedded.Open(dir, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, err = ledger.LookupAccounts(b.Context(), []ledgers.ID{{Lo: 2}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		err = ledger.Close()
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(residentMiB(b), "MiB-resident")
+}
+
+// residentMiB reads the greatest resident memory of this process.
+func residentMiB(b *testing.B) float64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0 // not on this system
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	var kib float64
+	_, err = fmt.Sscan(rest, &kib)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return kib / 1024
 }

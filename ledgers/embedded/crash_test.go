@@ -1,10 +1,16 @@
 package embedded_test
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"weir/ledgers"
 	"weir/ledgers/embedded"
 )
 
@@ -51,4 +57,90 @@ func (d *crashable) crash() {
 	d.close()
 	d.files = survived
 	d.open()
+}
+
+// TestCrashUnderLoad cuts the power at many points under concurrent calls, with any part of what
+// was not synced left on the disk: what was answered is there, no chain is half there, and the
+// ledger is sound.
+func TestCrashUnderLoad(t *testing.T) {
+	d := newCrashable(t)
+	fund(t, d.ledger, 1)
+	load := &chainLoad{ledger: d.ledger, left: uint64(count(1500, 20_000))}
+	var wait sync.WaitGroup
+	for range killCallers {
+		wait.Go(func() { load.run(t) })
+	}
+	for cut := range count(25, 300) {
+		answered := load.progress(cut * 40)
+		survived := d.files.CrashClone(vfs.CrashCloneCfg{
+			UnsyncedDataPercent: cut * 7 % 101, RNG: rand.New(rand.NewPCG(uint64(cut), 3)),
+		})
+		t.Run(fmt.Sprintf("Cut%d", cut), func(t *testing.T) { wantChains(t, survived, answered) })
+	}
+	wait.Wait()
+}
+
+// chainLoad makes chains of two transfers and knows which were answered.
+type chainLoad struct {
+	ledger ledgers.Driver
+
+	mu       sync.Mutex
+	next     uint64
+	left     uint64
+	answered []uint64
+}
+
+func (l *chainLoad) take() (uint64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next++
+	return l.next, l.next <= l.left
+}
+
+func (l *chainLoad) run(t *testing.T) {
+	for {
+		n, ok := l.take()
+		if !ok {
+			return
+		}
+		results, err := l.ledger.CreateTransfers(context.Background(), chainOf(n))
+		if err != nil || results[1].Status != ledgers.TransferCreated {
+			t.Errorf("chain %d: %v, %v", n, results, err)
+			return
+		}
+		l.mu.Lock()
+		l.answered = append(l.answered, n)
+		l.mu.Unlock()
+	}
+}
+
+// progress returns what was answered once that is at least n or all.
+func (l *chainLoad) progress(n int) []uint64 {
+	for {
+		l.mu.Lock()
+		answered, done := l.answered, l.next > l.left
+		l.mu.Unlock()
+		if len(answered) >= n || done {
+			return answered
+		}
+		runtime.Gosched()
+	}
+}
+
+func wantChains(t *testing.T, files *vfs.MemFS, answered []uint64) {
+	t.Helper()
+	verifyFiles(t, "ledger", files)
+	ledger, err := embedded.Open("ledger", embedded.Testing(
+		embedded.Options{Now: newClock().read}, files, 0))
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	defer ledger.Close()
+	newest := uint64(0)
+	wanted := map[uint64]bool{}
+	for _, n := range answered {
+		newest = max(newest, n)
+		wanted[n] = true
+	}
+	checkChains(t, ledger, 0, newest, wanted)
 }

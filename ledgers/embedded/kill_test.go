@@ -154,6 +154,16 @@ func checkKilled(t *testing.T, dir string, start uint64, answered []uint64) uint
 		wanted[n] = true
 		newest = max(newest, n)
 	}
+	checkChains(t, ledger, start, newest, wanted)
+	return newest
+}
+
+// checkChains looks at the chains after start: both transfers are there or none, and both where the
+// chain is wanted.
+func checkChains(
+	t *testing.T, ledger ledgers.Driver, start, newest uint64, wanted map[uint64]bool,
+) {
+	t.Helper()
 	var ids []ledgers.ID
 	for n := start + 1; n <= newest+killCallers; n++ {
 		chain := chainOf(n)
@@ -172,5 +182,4 @@ func checkKilled(t *testing.T, dir string, start uint64, answered []uint64) uint
 			t.Errorf("chain %d: %d of 2 transfers, answered %v", n, stored[n], wanted[n])
 		}
 	}
-	return newest
 }

@@ -1,4 +1,52 @@
 // Package embedded is a durable ledger in one process, with TigerBeetle's semantics, on Pebble.
+//
+// # How a call runs
+//
+// One writer goroutine takes all waiting calls as a group. The machine (machine*.go, no I/O and no
+// clock) applies them to accounts in a cache; the store writes what has changed as one Pebble
+// batch; while that is synced, the writer applies the next group; a second goroutine waits for the
+// syncs in order and answers. Transfers never change, so they are looked up past the writer, up to
+// the newest synced timestamp.
+//
+// # What is stored
+//
+//	t time                    a transfer as created, or the id of a refused one (burnt)
+//	i id                      the time of the transfer or burnt id
+//	a id                      an account, and the ledger time as of which its sums are right
+//	d account code time       the account was debited by the transfer of this time
+//	c account code time       the account was credited by it
+//	e time                    how the pending transfer of this time was posted or voided, and when
+//	l end time                the pending transfer of this time ends then, unless it was ended
+//	o end time                retention has to look at the transfer of this time again then
+//	m name                    single values: format version, last timestamp, reflected time,
+//	                          retention's place
+//
+// An account stands in d and c keys by its own timestamp; code comes before time so that a journal
+// of one code reads nothing else.
+//
+// # Expiry
+//
+// What has timed out is a function of the clock: before a call is applied, the pending transfers
+// whose end has come are taken off their accounts in memory, in the order of their ends. The first
+// of them are kept in memory, the rest is read from the l keys when its time comes. Nothing is
+// written for an expiry.
+//
+// # Why a crash loses nothing
+//
+// A group is one batch in Pebble's log, whole or not there at all, and is answered after the sync.
+// The sums of accounts are stored seldom (accounts.go); each stored account says as of which ledger
+// time it is right, and all are right as of the reflected time at least. Opening replays the
+// transfers after that time, in order, with the expiries between them, on each account that is
+// older than the transfer or the end: exactly what is missing, once. The l keys up to the reflected
+// time are range-deleted together with storing it, in the same batch.
+//
+// A balance that was answered may hold expiries that no stored timestamp has reached; the time is
+// stored before such an answer. So time never runs backwards, not even over a crash with the clock
+// set back.
+//
+// After a write or a sync has failed nothing is written any more: all calls get ErrFailed until the
+// ledger is opened anew. A damaged log is told from one that a crash has cut (files.go), but for
+// its very last record; a clean Close leaves nothing in the log.
 package embedded
 
 import (
@@ -196,8 +244,8 @@ func (l *Ledger) fail(err error) {
 // Close implements ledgers.Driver. It stores what makes the next start fast.
 func (l *Ledger) Close() error {
 	l.closing.Do(func() {
-		l.queue.close(ledgers.ErrClosed)
 		close(l.closed)
+		l.queue.close(ledgers.ErrClosed)
 		l.metrics.unregister()
 		<-l.retired
 		select {

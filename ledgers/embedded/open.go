@@ -13,7 +13,7 @@ import (
 
 // What Pebble may use of memory, in bytes. It takes the memtables out of the cache's share.
 const (
-	blockCacheBytes = 64<<20 + memTables*memTableBytes
+	blockCacheBytes = 32<<20 + memTables*memTableBytes
 	memTableBytes   = 16 << 20
 	memTables       = 4
 	bloomBitsPerKey = 10
@@ -58,6 +58,13 @@ func Open(dir string, options *Options) (*Ledger, error) {
 		return nil, describe(dir, err, errOpen)
 	}
 	l.lock = lock
+	select {
+	case <-l.failed: // in the background, while opening
+		close(l.stopped)
+		close(l.retired)
+		return nil, l.Close()
+	default:
+	}
 	files.armed.Store(true)
 	go l.write()
 	go l.answer()

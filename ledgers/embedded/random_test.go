@@ -19,10 +19,10 @@ import (
 // while the engine is closed or crashes and is opened again, with next to no memory for accounts
 // and live transfers.
 func TestRandom(t *testing.T) {
-	for seed := range uint64(count(24, 400)) {
+	for seed := range uint64(count(12, 400)) {
 		t.Run(fmt.Sprintf("Seed%d", seed), func(t *testing.T) {
 			t.Parallel()
-			runRandom(t, seed, count(400, 2000))
+			runRandom(t, seed, count(300, 2000))
 		})
 	}
 }

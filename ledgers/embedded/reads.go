@@ -65,6 +65,11 @@ func (l *Ledger) enterRead(ctx context.Context, n int) error {
 		return ledgers.ErrTooManyEvents
 	}
 	select {
+	case <-l.closed:
+		return ledgers.ErrClosed
+	default:
+	}
+	select {
 	case <-l.failed:
 		return l.failure
 	default:

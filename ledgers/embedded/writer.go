@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -84,7 +85,7 @@ func (q *queue) signal() {
 func (q *queue) close(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed == nil {
+	if q.closed == nil || errors.Is(err, ledgers.ErrClosed) {
 		q.closed = err
 	}
 	q.signal()

@@ -96,7 +96,7 @@ func (a *asker) check(cmd *cobra.Command, request wire.CheckRequest) error {
 	err = a.print(cmd.OutOrStdout(), decision,
 		"LIMIT\tSUBJECT\tCOST\tQUOTA\tREMAINING\tRESET S", rows...)
 	if err == nil && !decision.Allowed {
-		return exitStatus(exitNo)
+		return statusError(exitNo)
 	}
 	return err
 }

@@ -27,11 +27,11 @@ const (
 // defaultServer is where client commands look for a weir.
 const defaultServer = "http://" + defaultListen
 
-// exitStatus ends a command that has said all there is to say, with a status of its own.
-type exitStatus int
+// statusError ends a command that has said all there is to say, with a status of its own.
+type statusError int
 
 // Error is for those who do not know the type.
-func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+func (s statusError) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // runCommand runs a command line and returns the exit status.
 func runCommand(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
@@ -41,7 +41,7 @@ func runCommand(ctx context.Context, args []string, in io.Reader, out, errOut io
 	root.SetOut(out)
 	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
-	var status exitStatus
+	var status statusError
 	switch {
 	case err == nil:
 		return 0

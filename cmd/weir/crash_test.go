@@ -76,8 +76,8 @@ func loadUntilKilled(t testing.TB, p *process, round int, after time.Duration) [
 					id:      fmt.Sprintf("%d-%d-%d", round, caller, n),
 				}
 				decision, err := p.Check(t.Context(), a.request())
-				var answer *client.Error
-				if errors.As(err, &answer) {
+				_, isAnswer := errors.AsType[*client.Error](err)
+				if isAnswer {
 					t.Errorf("check %s: got %v, want a decision or no answer", a.id, err)
 				}
 				a.answered, a.decision = err == nil, decision
@@ -125,7 +125,7 @@ func wantSameAnswer(t testing.TB, p *process, a *attempt) {
 		t.Errorf("check %s again: %v", a.id, err)
 	case !a.answered:
 		a.decision = again // whether it was charged before the end or is now
-	case first.Allowed && !(again.Allowed && again.Replayed && again.Transfer == first.Transfer):
+	case first.Allowed && (!again.Allowed || !again.Replayed || again.Transfer != first.Transfer):
 		t.Errorf("check %s: got %+v, and after kill -9 %+v, want a replay", a.id, first, again)
 	case !first.Allowed && again.Allowed:
 		t.Errorf("check %s: got it denied, and after kill -9 allowed", a.id)

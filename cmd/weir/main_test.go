@@ -80,8 +80,8 @@ func startProcess(t testing.TB, config, dir string) *process {
 	words := strings.Fields(lines.Text())
 	if !ready || len(words) < 4 || words[1] != "ready" {
 		_ = p.cmd.Process.Kill()
-		<-p.exited
-		t.Fatalf("got %q instead of the ready line; the log:\n%s", lines.Text(), p.stderr)
+		err = <-p.exited
+		t.Fatalf("got %q instead of the ready line (%v); the log:\n%s", lines.Text(), err, p.stderr)
 	}
 	p.url = strings.TrimSuffix(words[3], ",")
 	p.Client = mustClient(t, p.url)

@@ -174,8 +174,8 @@ type replayer struct {
 func newReplayer(dir string, limit limiter.Limit) (*replayer, error) {
 	r := &replayer{limit: limit, refused: make(map[string]uint64), latest: time.Unix(0, 0)}
 	limits, err := limiter.NewLimits(0, []limiter.Limit{limit})
-	var refused *limiter.LimitError
-	if errors.As(err, &refused) {
+	refused, isLimit := errors.AsType[*limiter.LimitError](err)
+	if isLimit {
 		return nil, fmt.Errorf("--%s: %s", refused.Key, refused.Reason)
 	}
 	if err != nil {

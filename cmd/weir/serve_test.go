@@ -21,8 +21,8 @@ import (
 
 var shipped = filepath.Join("..", "..", "weir.yaml")
 
-// post sends a body as any HTTP client would.
-func post(t testing.TB, url, body string) *http.Response {
+// post sends a body as any HTTP client would, and reads the problem that is the answer.
+func post(t testing.TB, url, body string) (int, http.Header, wire.Problem) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
 		strings.NewReader(body))
@@ -34,8 +34,13 @@ func post(t testing.TB, url, body string) *http.Response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = response.Body.Close() })
-	return response
+	defer func() { _ = response.Body.Close() }()
+	var problem wire.Problem
+	err = json.NewDecoder(response.Body).Decode(&problem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, problem
 }
 
 // The main job, end to end, with the config that ships: ten checks pass, the eleventh does not, a
@@ -96,16 +101,15 @@ func TestServeShippedConfig(t *testing.T) {
 // wantDenied429 checks that alice is denied, in the way that HTTP clients know.
 func wantDenied429(t testing.TB, p *process) {
 	t.Helper()
-	r := post(t, p.url+"/v1/check", `{"limit":"api-requests","subject":"alice"}`)
-	seconds, _ := strconv.Atoi(r.Header.Get("Retry-After"))
-	if r.StatusCode != http.StatusTooManyRequests || seconds < 1 || seconds > 60 {
-		t.Errorf("got %s, Retry-After %q, want 429 and 1 to 60 s", r.Status,
-			r.Header.Get("Retry-After"))
+	body := `{"limit":"api-requests","subject":"alice"}`
+	status, header, problem := post(t, p.url+"/v1/check", body)
+	seconds, _ := strconv.Atoi(header.Get("Retry-After"))
+	if status != http.StatusTooManyRequests || seconds < 1 || seconds > 60 {
+		t.Errorf("got %d, Retry-After %q, want 429 and 1 to 60 s", status,
+			header.Get("Retry-After"))
 	}
-	var problem wire.Problem
-	err := json.NewDecoder(r.Body).Decode(&problem)
-	if err != nil || problem.Code != wire.CodeQuotaExceeded {
-		t.Errorf("got problem %+v, %v, want code %s", problem, err, wire.CodeQuotaExceeded)
+	if problem.Code != wire.CodeQuotaExceeded {
+		t.Errorf("got problem %+v, want code %s", problem, wire.CodeQuotaExceeded)
 	}
 	ms := problem.RetryAfterMS
 	if int64(seconds) != (ms+999)/1000 {

@@ -53,5 +53,5 @@ func verify(cmd *cobra.Command, dir string) error {
 		_, _ = fmt.Fprintln(out, problem) // the exit status says it all
 	}
 	_, _ = fmt.Fprintf(out, "%s is NOT sound: %d problems\n", dir, problems)
-	return exitStatus(exitNo)
+	return statusError(exitNo)
 }

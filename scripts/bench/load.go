@@ -137,8 +137,11 @@ func (s *server) askNetHTTP(o settings, deadline time.Time) error {
 		}
 		_, err = io.Copy(io.Discard, answer.Body)
 		_ = answer.Body.Close()
-		if err != nil || answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("got status %d instead of 200: %v", answer.StatusCode, err)
+		if err != nil {
+			return err
+		}
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("got status %d instead of 200", answer.StatusCode)
 		}
 		s.calls.Add(1)
 	}

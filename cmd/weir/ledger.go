@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -20,13 +21,16 @@ type driver struct {
 	open func(*config, *slog.Logger, prometheus.Registerer) (ledgers.Driver, error)
 	// describe says which ledger it is, for people.
 	describe func(*config) string
+	// gone reports whether an error says that the ledger will not answer again unless this process
+	// opens it anew.
+	gone func(error) bool
 }
 
 // driverNamed returns the driver that a config names. This is the only choice between them.
 func driverNamed(name string) (driver, error) {
 	switch name {
 	case driverEmbedded:
-		return driver{openEmbedded, describeEmbedded}, nil
+		return driver{openEmbedded, describeEmbedded, goneEmbedded}, nil
 	case "tigerbeetle":
 		return driver{}, fmt.Errorf("%q: this build has no such driver: use %s", name, driverEmbedded)
 	default:
@@ -42,6 +46,10 @@ func openEmbedded(c *config, logger *slog.Logger, registerer prometheus.Register
 		Logger:     logger,
 		Registerer: registerer,
 	})
+}
+
+func goneEmbedded(err error) bool {
+	return errors.Is(err, embedded.ErrFailed) || errors.Is(err, embedded.ErrCorrupt)
 }
 
 func describeEmbedded(c *config) string { return "embedded in " + c.Data }

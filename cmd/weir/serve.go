@@ -23,8 +23,12 @@ import (
 	"weir/limiter"
 )
 
-// shutdownTimeout bounds the wait for accepted calls to be answered.
-const shutdownTimeout = 30 * time.Second
+const (
+	// shutdownTimeout bounds the wait for accepted calls to be answered.
+	shutdownTimeout = 30 * time.Second
+	// watchEvery is how often the ledger is asked whether it is still there.
+	watchEvery = time.Second
+)
 
 func newServeCommand() *cobra.Command {
 	var insecure bool
@@ -155,6 +159,24 @@ func (s *service) ledgerUp() bool {
 	return err == nil || errors.Is(err, ledgers.ErrBusy)
 }
 
+// watchLedger returns the ledger's error once it has stopped for good, as after a failure of the
+// disk: to go on, it has to be opened anew. It returns nil when the context ends.
+func (s *service) watchLedger(ctx context.Context) error {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		_, err := s.ledger.LookupTransfers(ctx, nil)
+		if err != nil && s.config.Driver.gone(err) {
+			return err
+		}
+	}
+}
+
 // address is where the service listens.
 func (s *service) address() string { return "http://" + s.listener.Addr().String() }
 
@@ -172,6 +194,7 @@ func (s *service) run(ctx context.Context, reloads <-chan os.Signal, out io.Writ
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group.Add(func() error { s.reloadOn(ctx, reloads); return nil }, func(error) { stop() })
+	group.Add(func() error { return s.watchLedger(ctx) }, func(error) { stop() })
 	_, err := fmt.Fprintf(out, "weir ready on %s, ledger %s\n", s.address(),
 		s.config.Driver.describe(s.config))
 	if err != nil {

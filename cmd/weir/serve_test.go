@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,9 +16,15 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/api/client"
 	"weir/api/wire"
+	"weir/ledgers"
+	"weir/ledgers/embedded"
+	"weir/ledgers/ledgertest"
 )
 
 var shipped = filepath.Join("..", "..", "weir.yaml")
@@ -350,4 +358,33 @@ func TestServeReadyLine(t *testing.T) {
 	if ready != want {
 		t.Errorf("got %q, want %q", ready, want)
 	}
+}
+
+// A ledger that has stopped for good ends the process, so that whoever started it can do so again.
+func TestServeErrLedgerStopped(t *testing.T) {
+	c := testConfig(t, "{name: a, kind: request-rate, quota: 10, window: 300s}")
+	var ledger *ledgertest.Faulty
+	open := c.Driver.open
+	c.Driver.open = func(c *config, l *slog.Logger, r prometheus.Registerer) (ledgers.Driver, error) {
+		driver, err := open(c, l, r)
+		ledger = ledgertest.NewFaulty(driver)
+		return ledger, err
+	}
+	s, err := newService(t.Context(), c, slog.New(slog.DiscardHandler), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(t.Context(), nil, io.Discard) }()
+	ledger.Inject(ledgertest.Fault{Before: ledgers.ErrBusy, Times: 1})
+	ledger.Inject(ledgertest.Fault{Before: embedded.ErrFailed, Times: ledgertest.Always})
+	select {
+	case err = <-ended:
+		if !errors.Is(err, embedded.ErrFailed) {
+			t.Errorf("got %v, want the ledger's error", err)
+		}
+	case <-time.After(testWait):
+		t.Fatal("weir still runs on a ledger that has stopped")
+	}
+	wantSound(t, c.Data)
 }

@@ -99,12 +99,21 @@ func decisionOf(d *limiter.Decision) wire.Decision {
 			WindowSeconds: int64(state.Window / time.Second),
 		}
 		if state.Known {
-			answer.Limits[i].Quota = new(wire.Amount(state.Quota))
-			answer.Limits[i].Remaining = new(wire.Amount(state.Remaining))
-			answer.Limits[i].ResetSeconds = new(int64(state.Reset / time.Second))
+			read := &figures{
+				wire.Amount(state.Quota), wire.Amount(state.Remaining), int64(state.Reset / time.Second),
+			}
+			answer.Limits[i].Quota = &read.quota
+			answer.Limits[i].Remaining = &read.remaining
+			answer.Limits[i].ResetSeconds = &read.resetSeconds
 		}
 	}
 	return answer
+}
+
+// figures are what was read of an account: three pointers of the answer lead into one of these.
+type figures struct {
+	quota, remaining wire.Amount
+	resetSeconds     int64
 }
 
 // denialOf makes the problem that a denied caller gets.

@@ -39,12 +39,13 @@ func describe(header http.Header, d *limiter.Decision) {
 	policy = strconv.AppendUint(policy, state.Quota, 10)
 	policy = append(policy, ";w="...)
 	policy = strconv.AppendInt(policy, int64(state.Window/time.Second), 10)
-	header["RateLimit-Policy"] = []string{string(policy)}
+	values := []string{string(policy), ""}
 	left := append(policy[:name], ";r="...)
 	left = strconv.AppendUint(left, state.Remaining, 10)
 	left = append(left, ";t="...)
 	left = strconv.AppendInt(left, int64(state.Reset/time.Second), 10)
-	header["RateLimit"] = []string{string(left)}
+	values[1] = string(left)
+	header["RateLimit-Policy"], header["RateLimit"] = values[:1:1], values[1:]
 }
 
 // wholeSeconds rounds up, to at least 1.

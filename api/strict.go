@@ -10,7 +10,7 @@ import (
 // different subjects the same. Only the outer levels of nesting are looked at. The data must be
 // valid JSON that starts with an object.
 func strict(data []byte, levels int) error {
-	w := walk{data: data}
+	w := walk{frames: make([]frame, 0, 4), names: make([][]byte, 0, 8)} // most need no more
 	for at := 0; at < len(data); at++ {
 		switch data[at] {
 		case '{', '[':
@@ -42,7 +42,6 @@ func strict(data []byte, levels int) error {
 
 // walk is where strict is.
 type walk struct {
-	data   []byte
 	frames []frame
 	names  [][]byte // of the fields met in the open objects, those of the innermost last
 }
@@ -55,10 +54,6 @@ type frame struct {
 }
 
 func (w *walk) open(object bool) {
-	if w.frames == nil {
-		w.frames = make([]frame, 0, 4)
-		w.names = make([][]byte, 0, 8)
-	}
 	w.frames = append(w.frames, frame{object: object, key: object, first: len(w.names)})
 }
 

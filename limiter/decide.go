@@ -43,15 +43,16 @@ func state(c charge, f figures, at uint64) State {
 	return s
 }
 
-// allow makes the decision that lets a request pass.
-func allow(charges []charge, read []figures, result accounts.Result) Decision {
+// allow makes the decision that lets a request pass. The figures are as of the ledger's time now,
+// which on a replay is later than the decision.
+func allow(charges []charge, read []figures, result accounts.Result, now uint64) Decision {
 	d := Decision{
 		Allowed: true, Transfer: result.Transfer, Denied: -1,
 		Replayed: result.Outcome == accounts.Replayed,
 		At:       instant(result.Timestamp), Limits: make([]State, len(charges)),
 	}
 	for i, c := range charges {
-		d.Limits[i] = state(c, read[i], result.Timestamp)
+		d.Limits[i] = state(c, read[i], now)
 	}
 	return d
 }

@@ -187,7 +187,7 @@ func (l *Limiter) look(ctx context.Context, charges []charge) (Decision, error) 
 		}
 	}
 	if result.Refused < 0 {
-		return allow(charges, read, result), nil
+		return allow(charges, read, result, result.Timestamp), nil
 	}
 	return deny(charges, read, result, l.options.Lag), nil
 }
@@ -200,14 +200,18 @@ func (l *Limiter) allowed(ctx context.Context, charges []charge, result accounts
 		off = off && c.limit.RemainingOff
 	}
 	if off {
-		return allow(charges, make([]figures, len(charges)), result)
+		return allow(charges, make([]figures, len(charges)), result, result.Timestamp)
 	}
 	read, err := l.read(ctx, charges, false)
 	if err != nil {
 		l.metrics.unread.Inc()
 		read = make([]figures, len(charges))
 	}
-	return allow(charges, read, result)
+	now := result.Timestamp
+	if result.Outcome == accounts.Replayed {
+		now = l.book.Now()
+	}
+	return allow(charges, read, result, now)
 }
 
 // refused answers a request that the ledger refused, and remembers what it said. Whatever the

@@ -108,6 +108,23 @@ func TestAdmittedID(t *testing.T) {
 	wantBalance(t, l, "api", "alice", 10, 0, 10)
 }
 
+// A replay is as of the first answer; what remains and when units return are as of today.
+func TestReplayFigures(t *testing.T) {
+	clock := newClock()
+	l := newLimiter(t, openLedger(t, clock), clock, rate("api", 10, time.Minute))
+	first := check(t, l, named("id", one("api", "alice", 3)))
+	clock.Advance(45500 * time.Millisecond)
+	check(t, l, one("api", "alice", 2))
+	again := check(t, l, named("id", one("api", "alice", 3)))
+	if !again.Replayed || !again.At.Equal(first.At) {
+		t.Errorf("got %+v, want a replay of %+v", again, first)
+	}
+	got := again.Limits[0]
+	if got.Remaining != 5 || got.Reset != 15*time.Second {
+		t.Errorf("got %+v, want 5 remaining and the first units back in 15 s", got)
+	}
+}
+
 // A replay of a check over several limits is one too, whichever order they come in, and a denied
 // one stays denied though the member that failed has units again.
 func TestReplaySeveral(t *testing.T) {

@@ -18,6 +18,23 @@ func (l *Limiter) exhausted(charges []charge) int {
 	return -1
 }
 
+// readings prepares the memory for the reading of the charges' balances. What is read under limits
+// that have been replaced meanwhile is not to be remembered: its number is 0.
+func (l *Limiter) readings(charges []charge) []uint64 {
+	numbers := make([]uint64, len(charges))
+	for i, c := range charges {
+		numbers[i] = l.memory.read(c.Account())
+	}
+	limits := l.limits.Load() // after the numbers: whoever replaces it later drops them
+	for i, c := range charges {
+		limit, _, err := limits.find(c.limit.Name)
+		if err != nil || limit != c.limit {
+			numbers[i] = 0
+		}
+	}
+	return numbers
+}
+
 // remembered answers a request without writing to the ledger, because charge at is remembered to be
 // refused. A request with an id may ask the ledger all the same, up to a cap; past it, only whether
 // the id was admitted before is read.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/ledgers"
 	"weir/ledgers/ledgertest"
 	"weir/limiter"
 )
@@ -107,6 +108,90 @@ func TestGivenBackIsSeen(t *testing.T) {
 	l.SetLimits(set)
 	if d := check(t, l, one("api", "alice", 1)); !d.Allowed {
 		t.Errorf("after a raise by 1: got %+v, want allowed", d)
+	}
+}
+
+// between is a ledger at which something else happens once, right before the next write or right
+// after balances were next read.
+type between struct {
+	ledgers.Driver
+	beforeWrite, afterRead func()
+}
+
+func (b *between) CreateTransfers(ctx context.Context, transfers []ledgers.Transfer,
+) ([]ledgers.TransferResult, error) {
+	once(&b.beforeWrite)
+	return b.Driver.CreateTransfers(ctx, transfers)
+}
+
+func (b *between) LookupAccounts(ctx context.Context, ids []ledgers.ID,
+) ([]ledgers.Account, error) {
+	found, err := b.Driver.LookupAccounts(ctx, ids)
+	once(&b.afterRead)
+	return found, err
+}
+
+func once(do *func()) {
+	f := *do
+	*do = nil
+	if f != nil {
+		f()
+	}
+}
+
+// A denial is not remembered if its account changes while the balance is read for the answer.
+func TestChangeDuringDenial(t *testing.T) {
+	ctx := context.Background()
+	tests := []struct {
+		name   string
+		change func(t *testing.T, l *limiter.Limiter)
+		want   uint64 // what remains afterwards
+	}{
+		{"Grant", func(t *testing.T, l *limiter.Limiter) {
+			_, err := l.Grant(ctx, limiter.Change{Limit: "api", Subject: "s", Amount: 5, ID: "g"})
+			if err != nil {
+				t.Error(err)
+			}
+		}, 8},
+		{"Reload", func(t *testing.T, l *limiter.Limiter) {
+			reload(t, l, 0, rate("api", 10, time.Hour))
+		}, 8},
+		{"Admission", func(t *testing.T, l *limiter.Limiter) { check(t, l, one("api", "s", 1)) }, 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			clock := newClock()
+			ledger := &between{Driver: openLedger(t, clock)}
+			l := newLimiter(t, ledger, clock, rate("api", 5, time.Hour))
+			check(t, l, one("api", "s", 2))
+			ledger.afterRead = func() { test.change(t, l) }
+			if d := check(t, l, one("api", "s", 5)); d.Allowed {
+				t.Fatalf("5 of 3 left: got %+v, want denied", d)
+			}
+			d := check(t, l, one("api", "s", 5))
+			if want := test.want >= 5; d.Allowed != want {
+				t.Fatalf("5 of %d left: got %+v, want allowed %t", test.want, d, want)
+			}
+			if got := d.Limits[0].Remaining; !d.Allowed && got != test.want {
+				t.Errorf("remaining: got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// A request that was resolved before a reload is answered by the old limits, and what it says of
+// them is not remembered under the new ones.
+func TestDenialUnderOldLimits(t *testing.T) {
+	clock := newClock()
+	ledger := &between{Driver: openLedger(t, clock)}
+	l := newLimiter(t, ledger, clock, rate("api", 1, time.Hour))
+	check(t, l, one("api", "s", 1))
+	ledger.beforeWrite = func() { reload(t, l, 0, rate("api", 10, time.Hour)) }
+	if d := check(t, l, one("api", "s", 1)); d.Allowed {
+		t.Fatalf("under the old quota of 1: got %+v, want denied", d)
+	}
+	if d := check(t, l, one("api", "s", 1)); !d.Allowed {
+		t.Errorf("under the new quota of 10: got %+v, want allowed", d)
 	}
 }
 

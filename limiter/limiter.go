@@ -218,6 +218,7 @@ func (l *Limiter) allowed(ctx context.Context, charges []charge, result accounts
 // reading of the balances brings: a denial is never swallowed.
 func (l *Limiter) refused(ctx context.Context, id string, charges []charge, result accounts.Result,
 ) (Decision, error) {
+	readings := l.readings(charges)
 	read, err := l.read(ctx, charges, true)
 	if err != nil {
 		l.metrics.unread.Inc()
@@ -232,8 +233,8 @@ func (l *Limiter) refused(ctx context.Context, id string, charges []charge, resu
 	}
 	for i, c := range charges {
 		if need(c.Amount, read[i].Balance) > 0 {
-			l.memory.denied(c.Account(), max(1, c.Amount), result.Timestamp, read[i].next,
-				read[i].Balance)
+			l.memory.denied(c.Account(), readings[i], max(1, c.Amount), result.Timestamp,
+				read[i].next, read[i].Balance)
 		}
 	}
 	d := deny(charges, read, result, l.options.Lag)

@@ -29,13 +29,15 @@ type memory struct {
 
 	mu       sync.Mutex
 	accounts *lru.Cache[ledgers.ID, exhausted]
+	readings uint64 // numbers given out by read
 }
 
 // exhausted is what is remembered of one account.
 type exhausted struct {
 	cost    uint64 // the smallest cost that was denied
-	until   uint64 // ledger time of the earliest expiry
+	until   uint64 // ledger time of the earliest expiry, 0 until the first denial is noted
 	balance accounts.Balance
+	reading uint64 // of the balance: it holds as long as this entry stands
 	second  uint64 // the second of ledger time in which bypassed counts
 	passed  int
 }
@@ -48,17 +50,37 @@ func newMemory(shared bool) (*memory, error) {
 	return &memory{shared: shared, accounts: cache}, nil
 }
 
-// denied notes a refusal of cost at the ledger time now, when next is the earliest expiry.
-func (m *memory) denied(account ledgers.ID, cost, now, next uint64, balance accounts.Balance) {
+// read is called before an account's balance is read, and returns a number for denied. Whoever
+// gives units back or takes some meanwhile drops the number with the account.
+func (m *memory) read(account ledgers.ID) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.accounts.Get(account)
+	if !ok {
+		m.readings++
+		e.reading = m.readings
+		m.accounts.Add(account, e)
+	}
+	return e.reading
+}
+
+// denied notes a refusal of cost at the ledger time now, when next is the earliest expiry. If the
+// balance has changed since its reading began, nothing is noted.
+func (m *memory) denied(account ledgers.ID, reading, cost, now, next uint64,
+	balance accounts.Balance,
+) {
 	bound := now + uint64(rememberShared)
 	if next == 0 || m.shared && next > bound { // with nothing out, no time-out tells when to ask
 		next = bound
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := exhausted{cost: cost, until: next, balance: balance}
 	known, ok := m.accounts.Peek(account)
-	if ok && known.until > now {
+	if !ok || known.reading != reading {
+		return
+	}
+	e := exhausted{cost: cost, until: next, balance: balance, reading: reading}
+	if known.until > now {
 		e.cost = min(e.cost, known.cost)
 		e.second, e.passed = known.second, known.passed
 	}
@@ -70,11 +92,7 @@ func (m *memory) denies(account ledgers.ID, cost, now uint64) (accounts.Balance,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.accounts.Get(account)
-	if !ok {
-		return accounts.Balance{}, false
-	}
-	if e.until <= now {
-		m.accounts.Remove(account)
+	if !ok || e.until <= now {
 		return accounts.Balance{}, false
 	}
 	return e.balance, max(1, cost) >= e.cost

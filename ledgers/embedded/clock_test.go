@@ -36,8 +36,10 @@ func (c *steppedClock) options() *embedded.Options {
 
 func pending(id uint64, amount uint64, timeout uint32) ledgers.Transfer {
 	return ledgers.Transfer{
-		ID: ledgers.ID{Lo: id}, DebitAccountID: ledgers.ID{Lo: 2}, CreditAccountID: ledgers.ID{Lo: 1},
-		Amount: ledgers.AmountOf(amount), Ledger: 1, Code: 1, Flags: ledgers.Pending, Timeout: timeout,
+		ID:             ledgers.ID{Lo: id},
+		DebitAccountID: ledgers.ID{Lo: 2}, CreditAccountID: ledgers.ID{Lo: 1},
+		Amount: ledgers.AmountOf(amount), Ledger: 1, Code: 1,
+		Flags: ledgers.Pending, Timeout: timeout,
 	}
 }
 

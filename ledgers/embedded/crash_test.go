@@ -65,13 +65,13 @@ func (d *crashable) crash() {
 func TestCrashUnderLoad(t *testing.T) {
 	d := newCrashable(t)
 	fund(t, d.ledger, 1)
-	load := &chainLoad{ledger: d.ledger, left: uint64(count(700, 20_000))}
+	load := &chainLoad{ledger: d.ledger, left: uint64(count(700, 4000))}
 	var wait sync.WaitGroup
 	for range killCallers {
 		wait.Go(func() { load.run(t) })
 	}
 	for cut := range count(10, 300) {
-		answered := load.progress(cut * 60)
+		answered := load.progress(cut * count(60, 13))
 		survived := d.files.CrashClone(vfs.CrashCloneCfg{
 			UnsyncedDataPercent: cut * 7 % 101, RNG: rand.New(rand.NewPCG(uint64(cut), 3)),
 		})

@@ -34,7 +34,8 @@ func (l *Ledger) Flush() error { return l.db.Flush() }
 // WriteFormat makes a directory of another format version.
 func WriteFormat(t testing.TB, dir string, files vfs.FS, version uint64) {
 	t.Helper()
-	db, err := pebble.Open(dir, pebbleOptions(files, nil, memTableBytes, func(err error) { t.Error(err) }))
+	fatal := func(err error) { t.Error(err) }
+	db, err := pebble.Open(dir, pebbleOptions(files, nil, memTableBytes, fatal))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestFailingDisk(t *testing.T) {
 			fund(t, ledger, 1)
 			failing.Store(true)
 			answered, err := untilError(t.Context(), ledger)
-			if !errors.Is(err, embedded.ErrFailed) || !strings.Contains(err.Error(), "ledger in ledger") {
+			if !errors.Is(err, embedded.ErrFailed) || !namesDirectory(err) {
 				t.Errorf("got %v, want ErrFailed that names the directory", err)
 			}
 			_, err = ledger.LookupTransfers(t.Context(), []ledgers.ID{{Lo: 100}})
@@ -228,6 +228,10 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+func namesDirectory(err error) bool {
+	return strings.Contains(err.Error(), "ledger in ledger")
+}
+
 func damageOnce(t *testing.T, running *vfs.MemFS, name string, region int) {
 	t.Helper()
 	files := vfs.NewMem()
@@ -235,7 +239,7 @@ func damageOnce(t *testing.T, running *vfs.MemFS, name string, region int) {
 	ledger, err := embedded.Open("ledger", embedded.Testing(
 		embedded.Options{Now: newClock().read}, files, 0))
 	if err != nil {
-		if !strings.Contains(err.Error(), "ledger in ledger") {
+		if !namesDirectory(err) {
 			t.Errorf("region %d: %v does not name the directory", region, err)
 		}
 		return
@@ -247,13 +251,13 @@ func damageOnce(t *testing.T, running *vfs.MemFS, name string, region int) {
 	}
 	found, err := ledger.LookupTransfers(t.Context(), ids)
 	if err != nil {
-		if !errors.Is(err, embedded.ErrCorrupt) || !strings.Contains(err.Error(), "ledger in ledger") {
+		if !errors.Is(err, embedded.ErrCorrupt) || !namesDirectory(err) {
 			t.Errorf("region %d: got %v, want ErrCorrupt that names the directory", region, err)
 		}
 		return
 	}
 	if len(found) != len(ids) {
-		t.Errorf("region %d: %d of %d transfers are left, and no error", region, len(found), len(ids))
+		t.Errorf("region %d: %d of %d transfers left and no error", region, len(found), len(ids))
 	}
 	accounts, err := ledger.LookupAccounts(t.Context(), []ledgers.ID{{Lo: 2}})
 	if err == nil && (len(accounts) != 1 || accounts[0].DebitsPending != ledgers.AmountOf(40)) {

@@ -49,7 +49,7 @@ func newMetrics(l *Ledger) (*metrics, error) {
 		retired:      counter("retired_total", "Transfers and burnt ids that retention deleted."),
 		cached:       gauge("accounts_cached", "Accounts in memory."),
 		waiting:      gauge("accounts_waiting", "Changed accounts that wait for being stored."),
-		live:         gauge("live_in_memory", "Live pending transfers in memory: those that end first."),
+		live:         gauge("live_in_memory", "Live pending transfers in memory."),
 	}
 	m.collectors = []prometheus.Collector{
 		m.groupEvents, m.groupSeconds, m.syncSeconds, m.expired, m.retired,

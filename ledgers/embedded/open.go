@@ -265,7 +265,8 @@ func (l *Ledger) replayRecord(key, value []byte, readOnly bool) error {
 		return nil
 	}
 	if !l.machine.replay(&t) {
-		return errors.Join(l.store.err, fmt.Errorf("transfer %v has no accounts: %w", t.ID, ErrCorrupt))
+		err = fmt.Errorf("what transfer %v is about is missing: %w", t.ID, ErrCorrupt)
+		return errors.Join(l.store.err, err)
 	}
 	l.store.transfers++
 	if l.store.transfers%replayStep == 0 && !readOnly {

@@ -14,7 +14,9 @@ const (
 )
 
 func ended(id, pendingID uint64, flags ledgers.TransferFlags) ledgers.Transfer {
-	return ledgers.Transfer{ID: ledgers.ID{Lo: id}, PendingID: ledgers.ID{Lo: pendingID}, Flags: flags}
+	return ledgers.Transfer{
+		ID: ledgers.ID{Lo: id}, PendingID: ledgers.ID{Lo: pendingID}, Flags: flags,
+	}
 }
 
 // TestRetention ages one of each kind and looks at what is left.
@@ -80,7 +82,8 @@ func settle(t *testing.T, ledger *embedded.Ledger, clock *fakeClock) {
 	t.Helper()
 	for i := range 3 {
 		clock.advance(10 * time.Second)
-		transfer(t, ledger, ledgers.TransferCreated, pending(uint64(clock.now.Load())+uint64(i), 0, 1))
+		id := uint64(clock.now.Load()) + uint64(i)
+		transfer(t, ledger, ledgers.TransferCreated, pending(id, 0, 1))
 	}
 	retain(t, ledger)
 }

@@ -218,8 +218,9 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			regions := 12
 			if strings.HasSuffix(name, ".log") {
-				// The last chunk of a log alone cannot be told from one that was never synced.
-				regions--
+				// The last records of a log cannot be told from ones that were never synced: a
+				// record says what was synced when it was written, which may lag by one.
+				regions -= 2
 			}
 			for region := range regions {
 				damageOnce(t, running, name, region)

@@ -46,7 +46,7 @@
 //
 // After a write or a sync has failed nothing is written any more: all calls get ErrFailed until the
 // ledger is opened anew. A damaged log is told from one that a crash has cut (files.go), but for
-// its very last record; a clean Close leaves nothing in the log.
+// its last record or two; a clean Close leaves nothing in the log.
 package embedded
 
 import (

@@ -1,0 +1,232 @@
+package tigerbeetle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// lane gathers the calls of one kind and makes one request at a time. While it is under way calls
+// wait; then as many as fit go into the next one together, first come, first served. So a request
+// costs the process one call of C, not one for each caller; the client of tigerbeetle-go would
+// gather them as well, but for twice the work here. E is an event or an id, R what is answered.
+type lane[E, R any] struct {
+	name   string
+	ledger *Ledger
+	// reads says that the calls write nothing.
+	reads bool
+	rules rules[E]
+	// request makes one request, and deal gives each of its parts its own answers.
+	request func(c conn, parts [][]E) ([]R, error)
+	deal    func(parts [][]E, answers []R) ([][]R, error)
+	size    requestSize
+	seen    observer
+
+	mu      sync.Mutex
+	queue   []*call[E, R]
+	sending bool
+}
+
+// call is a caller's events until they are answered.
+type call[E, R any] struct {
+	events  []E
+	answers []R
+	err     error
+	done    chan struct{}
+	// gone is set when the caller gave up.
+	gone atomic.Bool
+}
+
+// do has events sent and waits for the answers, or for the end of ctx.
+func (n *lane[E, R]) do(ctx context.Context, events []E) ([]R, error) {
+	err := n.ledger.accept(ctx, len(events))
+	if err != nil || len(events) == 0 {
+		return nil, err
+	}
+	c := &call[E, R]{events: events, done: make(chan struct{})}
+	n.push(c)
+	return c.wait(ctx, n.name)
+}
+
+func (c *call[E, R]) wait(ctx context.Context, name string) ([]R, error) {
+	select {
+	case <-c.done:
+		return c.answers, c.err
+	case <-ctx.Done():
+	}
+	select {
+	case <-c.done:
+		return c.answers, c.err
+	default:
+		c.gone.Store(true)
+		return nil, fmt.Errorf("%s: gave up waiting: %w", name, ctx.Err())
+	}
+}
+
+func (n *lane[E, R]) push(c *call[E, R]) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.queue = append(n.queue, c)
+	if !n.sending {
+		n.sending = true
+		go n.send()
+	}
+}
+
+// send makes requests until no call waits.
+func (n *lane[E, R]) send() {
+	for {
+		// Those who were just answered and come back run first, so that they go along.
+		runtime.Gosched()
+		calls := n.take()
+		if len(calls) == 0 {
+			return
+		}
+		for len(calls) > 0 {
+			calls = calls[n.sendSome(calls):]
+		}
+	}
+}
+
+// take returns the calls of the next request; if there are none, the sending is over.
+func (n *lane[E, R]) take() []*call[E, R] {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.queue) == 0 {
+		n.queue = nil
+		n.sending = false
+		return nil
+	}
+	count := together(n.queue, n.size.limit(), n.rules)
+	calls := slices.Clone(n.queue[:count])
+	clear(n.queue[:count])
+	n.queue = n.queue[count:]
+	return calls
+}
+
+// sendSome answers the first of the calls, as many as fit into one request and at least one, and
+// returns how many.
+func (n *lane[E, R]) sendSome(calls []*call[E, R]) int {
+	if n.reads && calls[0].gone.Load() {
+		n.answer(calls[:1], context.Canceled)
+		return 1
+	}
+	count := len(calls)
+	err := n.ledger.sessions.try(n.reads, func(c conn) error {
+		for {
+			limit := n.size.limit()
+			count = together(calls, limit, n.rules)
+			err := n.sendGroup(c, calls[:count], limit)
+			if !errors.Is(err, errTooMuchData) {
+				return err
+			}
+			err = n.size.learn(min(eventsOf(calls[:count]), limit), func(k int) error {
+				_, err := n.observed(c, [][]E{make([]E, k)})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	})
+	n.answer(calls[:count], err)
+	return count
+}
+
+// sendGroup makes the request for calls that fit into one, or those for a call that does not.
+func (n *lane[E, R]) sendGroup(c conn, calls []*call[E, R], limit int) error {
+	if eventsOf(calls) > limit {
+		return n.sendPieces(c, calls[0], limit)
+	}
+	parts := make([][]E, len(calls))
+	for i, call := range calls {
+		parts[i] = call.events
+	}
+	answers, err := n.observed(c, parts)
+	if err != nil {
+		return err
+	}
+	dealt, err := n.deal(parts, answers)
+	if err != nil {
+		return err
+	}
+	for i, call := range calls {
+		call.answers = dealt[i]
+	}
+	return nil
+}
+
+// sendPieces makes the requests for a call that is too large for one. After the first is answered
+// there is no way back: an error is the call's.
+func (n *lane[E, R]) sendPieces(c conn, call *call[E, R], limit int) error {
+	pieces, err := cut(call.events, limit, n.rules.linked)
+	if err != nil {
+		return err
+	}
+	var all []R
+	for i, piece := range pieces {
+		answers, err := n.observed(c, [][]E{piece})
+		switch {
+		case err == nil:
+		case i == 0 || n.reads:
+			return err
+		case errors.Is(err, errSessionOver):
+			return fmt.Errorf("%w after %d of %d requests", ErrEvicted, i, len(pieces))
+		default:
+			return fmt.Errorf("after %d of %d requests: %w", i, len(pieces), permanent(err))
+		}
+		dealt, err := n.deal([][]E{piece}, answers)
+		if err != nil {
+			return err
+		}
+		all = append(all, dealt[0]...)
+	}
+	call.answers = all
+	return nil
+}
+
+// permanent keeps a request from being made again.
+func permanent(err error) error {
+	if errors.Is(err, errTooMuchData) {
+		return fmt.Errorf("%w: it takes less than before", ErrReply)
+	}
+	return err
+}
+
+// observed makes a request and measures it.
+func (n *lane[E, R]) observed(c conn, parts [][]E) ([]R, error) {
+	start := time.Now()
+	answers, err := n.request(c, parts)
+	if err == nil {
+		count := 0
+		for _, part := range parts {
+			count += len(part)
+		}
+		n.seen.observe(count, time.Since(start))
+	}
+	return answers, err
+}
+
+// answer ends calls, whose answers are set if err is nil.
+func (n *lane[E, R]) answer(calls []*call[E, R], err error) {
+	n.ledger.release(len(calls), eventsOf(calls))
+	for _, call := range calls {
+		if err != nil {
+			call.err = fmt.Errorf("%s: %w", n.name, err)
+		}
+		close(call.done)
+	}
+}
+
+func eventsOf[E, R any](calls []*call[E, R]) int {
+	count := 0
+	for _, call := range calls {
+		count += len(call.events)
+	}
+	return count
+}

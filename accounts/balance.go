@@ -27,6 +27,10 @@ type Balance struct {
 // Balances reads the balances of the charges' accounts, in their order. A subject that was never
 // seen has its full quota, and nothing is created for it. Amounts of the charges play no part.
 func (b *Book) Balances(ctx context.Context, charges []Charge) ([]Balance, error) {
+	_, err := b.Time(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ids := make([]ledgers.ID, len(charges))
 	for i, c := range charges {
 		ids[i] = c.account

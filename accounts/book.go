@@ -19,6 +19,9 @@ type Options struct {
 	// Now is the wall clock of this node; nil means time.Now. Only differences of it are used, and
 	// only between answers of the ledger, whose clock counts.
 	Now func() time.Time
+	// Elapsed is the monotonic time since some fixed start. Nil means the monotonic reading that
+	// time.Now has.
+	Elapsed func() time.Duration
 	// Shared says that other nodes write to the same ledger.
 	Shared bool
 	// Remembered is how many accounts are remembered, about 200 bytes each and up to 2 KiB; 0 means
@@ -57,7 +60,7 @@ func NewBook(driver ledgers.Driver, namespace Namespace, options *Options) (*Boo
 	if b.options.Remembered <= 0 {
 		b.options.Remembered = defaultRemembered
 	}
-	b.clock.now = b.options.Now
+	b.clock.now, b.clock.elapsed = b.options.Now, b.options.Elapsed
 	standings, err := lru.New[ledgers.ID, *standing](b.options.Remembered)
 	if err != nil {
 		return nil, fmt.Errorf("remember %d accounts: %w", b.options.Remembered, err)
@@ -65,10 +68,6 @@ func NewBook(driver ledgers.Driver, namespace Namespace, options *Options) (*Boo
 	b.standings = standings
 	return b, nil
 }
-
-// Now returns the ledger's time in nanoseconds since 1970: the newest timestamp that this book has
-// seen plus the time passed since, or the node's own time where it has seen none.
-func (b *Book) Now() uint64 { return b.clock.read() }
 
 // standing is what a book remembers of one user account. Everything in it can be read from the
 // ledger again.
@@ -117,34 +116,6 @@ func (s *standing) quota() (step, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.step, s.seen
-}
-
-// clock guesses the ledger's time between its answers.
-type clock struct {
-	now func() time.Time
-
-	mu     sync.Mutex
-	newest uint64
-	at     time.Time
-}
-
-func (c *clock) saw(timestamp uint64) {
-	now := c.now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if timestamp > c.newest {
-		c.newest, c.at = timestamp, now
-	}
-}
-
-func (c *clock) read() uint64 {
-	now := c.now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.newest == 0 {
-		return uint64(now.UnixNano())
-	}
-	return c.newest + uint64(max(0, now.Sub(c.at)))
 }
 
 // createTransfers sends one batch and notes the ledger's time. An `exists` carries the time of the

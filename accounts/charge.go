@@ -103,6 +103,10 @@ func (b *Book) NewAttempt(id string, charges []Charge) (Attempt, error) {
 // Charge makes an attempt, in one atomic step. Made again, it is answered as the first time and
 // taken once.
 func (b *Book) Charge(ctx context.Context, a Attempt) (Result, error) {
+	_, err := b.Time(ctx)
+	if err != nil {
+		return Result{}, err
+	}
 	for range maxSteps {
 		result, err := b.tryCharge(ctx, a)
 		if err != nil {
@@ -294,6 +298,10 @@ func (b *Book) relearn(ctx context.Context, sorted []Charge, status ledgers.Tran
 // Recall tells what became of an attempt, by one look-up of its first transfer and its end: false
 // if nothing of it was ever accepted. It writes nothing.
 func (b *Book) Recall(ctx context.Context, a Attempt) (Result, bool, error) {
+	now, err := b.Time(ctx)
+	if err != nil {
+		return Result{}, false, err
+	}
 	found, err := b.driver.LookupTransfers(ctx,
 		[]ledgers.ID{a.First, b.namespace.EndTransfer(a.First)})
 	if err != nil {
@@ -308,7 +316,7 @@ func (b *Book) Recall(ctx context.Context, a Attempt) (Result, bool, error) {
 		result.Outcome = Conflict
 	case len(found) > 1:
 		result.Outcome = Ended
-	case b.Now() >= found[0].ExpiresAt():
+	case now >= found[0].ExpiresAt():
 		result.Outcome = Expired
 	}
 	return result, true, nil

@@ -7,15 +7,18 @@ import (
 )
 
 // exhausted returns the index of the first charge that is remembered to be refused, -1 if none is.
-func (l *Limiter) exhausted(charges []charge) int {
-	now := l.book.Now()
+func (l *Limiter) exhausted(ctx context.Context, charges []charge) (int, error) {
+	now, err := l.book.Time(ctx)
+	if err != nil {
+		return -1, err
+	}
 	for i, c := range charges {
 		_, denied := l.memory.denies(c.Account(), c.Amount, now)
 		if denied {
-			return i
+			return i, nil
 		}
 	}
-	return -1
+	return -1, nil
 }
 
 // readings prepares the memory for the reading of the charges' balances. What is read under limits

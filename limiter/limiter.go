@@ -120,7 +120,10 @@ func (l *Limiter) check(ctx context.Context, id string, charges []charge) (Decis
 	if err != nil {
 		return Decision{}, failure(err)
 	}
-	exhausted := l.exhausted(charges)
+	exhausted, err := l.exhausted(ctx, charges)
+	if err != nil {
+		return Decision{}, failure(err)
+	}
 	if exhausted >= 0 {
 		decision, decided, err := l.remembered(ctx, id, attempt, charges, exhausted)
 		if err != nil || decided {

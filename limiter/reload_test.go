@@ -159,3 +159,73 @@ func TestClockSteps(t *testing.T) {
 		t.Fatalf("10 s later: got %+v, want allowed", d)
 	}
 }
+
+// A node that sleeps for a day, as a suspended machine does, has a monotonic clock that stood still
+// and a wall clock that did not. What expired meanwhile is back at once.
+func TestNodeSleeps(t *testing.T) {
+	wall, steady := newClock(), newClock()
+	start := steady.Now()
+	elapsed := func() time.Duration { return steady.Now().Sub(start) }
+	ledger, err := embedded.Open(t.TempDir(), &embedded.Options{
+		Now: wall.Now, Elapsed: elapsed, Volatile: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	book, err := accounts.NewBook(ledger, accounts.Namespace{9}, &accounts.Options{
+		Now: wall.Now, Elapsed: elapsed,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := limiter.NewLimits(0, []limiter.Limit{rate("api", 1, time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := limiter.New(book, set, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, l, named("id", one("api", "a", 1)))
+	check(t, l, one("api", "a", 1)) // the denial is remembered
+
+	wall.Advance(24 * time.Hour)
+	wantCode(t, l, named("id", one("api", "a", 1)), limiter.CodeIDExpired)
+	if d := check(t, l, one("api", "a", 1)); !d.Allowed {
+		t.Errorf("a day later: got %+v, want allowed", d)
+	}
+}
+
+// A node that starts with a clock behind the ledger's asks the ledger what time it is.
+func TestStartWithClockBehind(t *testing.T) {
+	clock, dir := newClock(), t.TempDir()
+	open := func() (*limiter.Limiter, *embedded.Ledger) {
+		ledger, err := embedded.Open(dir, &embedded.Options{Now: clock.Now, Volatile: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newLimiter(t, ledger, clock, rate("api", 1, time.Minute)), ledger
+	}
+	l, ledger := open()
+	check(t, l, named("id", one("api", "a", 1)))
+	clock.Advance(2 * time.Minute)
+	check(t, l, one("api", "a", 1))
+	err := ledger.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	clock.Advance(-24 * time.Hour)
+	l, ledger = open()
+	defer ledger.Close()
+	b, err := l.Balance(context.Background(), "api", "a")
+	if err != nil || b.Used != 1 || b.Reset != time.Minute {
+		t.Errorf("balance: got %+v, %v, want 1 used and back in a minute", b, err)
+	}
+	wantCode(t, l, named("id", one("api", "a", 1)), limiter.CodeIDExpired)
+	d := check(t, l, one("api", "a", 0))
+	if d.Allowed || d.RetryAfter.Round(time.Second) != time.Minute {
+		t.Errorf("a look: got %+v, want denied for a minute", d)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
@@ -173,7 +174,9 @@ func TestErrPermission(t *testing.T) {
 
 func TestErrFormat(t *testing.T) {
 	files := vfs.NewMem()
-	embedded.WriteFormat(t, "ledger", files, 99)
+	embedded.Tamper(t, "ledger", files, func(db *pebble.DB) error {
+		return embedded.WriteFormat(db, 99)
+	})
 	_, err := embedded.Open("ledger", embedded.Testing(embedded.Options{}, files, 0))
 	if !errors.Is(err, embedded.ErrFormat) {
 		t.Errorf("open: got %v, want ErrFormat", err)

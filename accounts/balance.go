@@ -27,10 +27,6 @@ type Balance struct {
 // Balances reads the balances of the charges' accounts, in their order. A subject that was never
 // seen has its full quota, and nothing is created for it. Amounts of the charges play no part.
 func (b *Book) Balances(ctx context.Context, charges []Charge) ([]Balance, error) {
-	_, err := b.Time(ctx)
-	if err != nil {
-		return nil, err
-	}
 	ids := make([]ledgers.ID, len(charges))
 	for i, c := range charges {
 		ids[i] = c.account
@@ -38,6 +34,12 @@ func (b *Book) Balances(ctx context.Context, charges []Charge) ([]Balance, error
 	found, err := b.driver.LookupAccounts(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("look up %d accounts: %w", len(ids), err)
+	}
+	if len(found) > 0 { // somebody will ask when units come back
+		_, err = b.Time(ctx)
+		if err != nil {
+			return nil, err
+		}
 	}
 	balances := make([]Balance, len(charges))
 	for i, c := range charges {

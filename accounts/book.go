@@ -98,7 +98,7 @@ func (b *Book) standing(account ledgers.ID, limit string) *standing {
 func (s *standing) know(newest step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.seen || newest.n >= s.step.n {
+	if newest.n >= s.step.n {
 		s.step = newest
 	}
 	s.seen = true
@@ -109,6 +109,24 @@ func (s *standing) unlearn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = false
+}
+
+// know notes a quota step of the charge's account, and unlearn has it read again. Either goes to
+// whoever has met the account anew as well, if it was forgotten while the charge was under way.
+func (b *Book) know(c Charge, newest step) {
+	c.standing.know(newest)
+	current, ok := b.standings.Peek(c.account)
+	if ok && current != c.standing {
+		current.know(newest)
+	}
+}
+
+func (b *Book) unlearn(c Charge) {
+	c.standing.unlearn()
+	current, ok := b.standings.Peek(c.account)
+	if ok && current != c.standing {
+		current.unlearn()
+	}
 }
 
 // quota returns the newest quota step known, and whether the account has been seen.

@@ -160,7 +160,7 @@ func (b *Book) tryCharge(ctx context.Context, a Attempt) (Result, error) {
 	failed := failedAt(linked)
 	switch {
 	case failed < 0:
-		taken(a.sorted, linked[len(c.steps):], c)
+		b.taken(a.sorted, linked[len(c.steps):], c)
 		return Result{Transfer: a.First, Timestamp: linked[len(c.steps)].Timestamp}, nil
 	case failed < len(c.steps):
 		return Result{Outcome: again}, b.relearn(ctx, a.sorted, linked[failed].Status)
@@ -265,9 +265,9 @@ func failedAt(linked []ledgers.TransferResult) int {
 
 // taken notes what an accepted chain did. How much a lowering ahead of the charges took is read
 // from the ledger when its account is next charged.
-func taken(sorted []Charge, results []ledgers.TransferResult, c chain) {
+func (b *Book) taken(sorted []Charge, results []ledgers.TransferResult, c chain) {
 	for _, owner := range c.steps {
-		sorted[owner].standing.unlearn()
+		b.unlearn(sorted[owner])
 	}
 	for i, owner := range c.owner {
 		charge := sorted[owner]

@@ -152,7 +152,7 @@ func (b *Book) learnStep(ctx context.Context, c Charge) error {
 	if !found {
 		return fmt.Errorf("%w: account %s has no quota step", ErrStatus, c.account)
 	}
-	c.standing.know(newest)
+	b.know(c, newest)
 	return nil
 }
 

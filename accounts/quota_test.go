@@ -198,3 +198,25 @@ func TestQuotaZero(t *testing.T) {
 		t.Errorf("first entry: got %+v, want a quota of 0", entries[0])
 	}
 }
+
+// A step that is made for an account which was forgotten and met anew meanwhile is not overlooked.
+func TestQuotaStepOfForgottenAccount(t *testing.T) {
+	clock := newClock()
+	book, err := accounts.NewBook(openLedger(t, clock), namespace, &accounts.Options{
+		Now: clock.Now, Remembered: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raised := limitOf("api", 10, 30)
+	lowered := revised(raised, 0, 5)
+	wantOutcome(t, charge(t, book, "", book.NewCharge(lowered, "alice", 1)), accounts.Accepted)
+
+	underWay := book.NewCharge(raised, "alice", 1)
+	book.NewCharge(lowered, "bob", 1) // alice is forgotten
+	wantOutcome(t, charge(t, book, "", book.NewCharge(lowered, "alice", 1)), accounts.Accepted)
+	wantOutcome(t, charge(t, book, "", underWay), accounts.Accepted)
+
+	wantBalance(t, book, book.NewCharge(lowered, "alice", 0), 5, 3, 2)
+	wantOutcome(t, charge(t, book, "", book.NewCharge(lowered, "alice", 3)), accounts.Refused)
+}

@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/ledgers"
@@ -87,7 +88,12 @@ func (b *Book) Next(ctx context.Context, c Charge, used uint64) (uint64, error) 
 	if used == 0 {
 		return 0, nil
 	}
-	return b.readLive(ctx, c, used, 1)
+	found, err := b.readLive(ctx, c, used)
+	if err != nil {
+		return 0, err
+	}
+	end, known = found.live.next(found.at)
+	return found.known(c, end, known), nil
 }
 
 // Wait returns the ledger's time from which need units of the charge's account will have come back.
@@ -100,12 +106,38 @@ func (b *Book) Wait(ctx context.Context, c Charge, used, need uint64) (uint64, e
 	if known {
 		return end, nil
 	}
-	return b.readLive(ctx, c, used, need)
+	found, err := b.readLive(ctx, c, used)
+	if err != nil {
+		return 0, err
+	}
+	if found.back >= need {
+		return 0, nil
+	}
+	end, known = found.live.free(found.at, need-found.back)
+	return found.known(c, end, known), nil
 }
 
-// readLive reads the live charges from the journal, remembers them, and returns when need units
-// will be back.
-func (b *Book) readLive(ctx context.Context, c Charge, used, need uint64) (uint64, error) {
+// reading is what the journal says of an account's live charges.
+type reading struct {
+	live live
+	at   uint64 // ledger time
+	back uint64 // units that came back since the balance was read
+}
+
+// known returns an end, or where it is not known one by which all is surely back.
+func (r reading) known(c Charge, end uint64, known bool) uint64 {
+	if known {
+		return end
+	}
+	last := r.at + uint64(c.Limit.WindowSeconds)*uint64(time.Second)
+	for _, o := range r.live.outs { // of charges from when the window was longer
+		last = max(last, o.end)
+	}
+	return last
+}
+
+// readLive reads the live charges from the journal and remembers the first of them.
+func (b *Book) readLive(ctx context.Context, c Charge, used uint64) (reading, error) {
 	c.standing.mu.Lock()
 	charges := c.standing.live.charges
 	c.standing.mu.Unlock()
@@ -118,7 +150,7 @@ func (b *Book) readLive(ctx context.Context, c Charge, used, need uint64) (uint6
 	}
 	all, err := b.readPages(ctx, filter, &reader)
 	if err != nil {
-		return 0, err
+		return reading{}, err
 	}
 	outs, sum := reader.live(now)
 	if all && sum < used { // charged when the window was longer
@@ -126,24 +158,23 @@ func (b *Book) readLive(ctx context.Context, c Charge, used, need uint64) (uint6
 		older.TimestampMin, older.TimestampMax, older.Reversed = 0, filter.TimestampMin-1, true
 		all, err = b.readPages(ctx, older, &reader)
 		if err != nil {
-			return 0, err
+			return reading{}, err
 		}
 		outs, sum = reader.live(now)
 	}
-	found := live{outs: outs, complete: all || sum >= used}
-	end, known := found.free(now, need)
-	if len(found.outs) > maxLive {
-		found.cut()
+	found := reading{at: now, live: live{outs: outs, complete: all || sum >= used}}
+	if all {
+		found.back = used - min(used, sum)
 	}
 	c.standing.mu.Lock()
 	defer c.standing.mu.Unlock()
-	found.charges = c.standing.live.charges
-	found.complete = found.complete && found.charges == charges
-	c.standing.live = found
-	if known {
-		return end, nil
+	remembered := live{
+		outs: slices.Clone(outs[:min(len(outs), maxLive)]), charges: c.standing.live.charges,
 	}
-	return now + window, nil
+	remembered.complete = found.live.complete && len(outs) <= maxLive &&
+		remembered.charges == charges
+	c.standing.live = remembered
+	return found, nil
 }
 
 // readPages reads at most maxPages pages and reports whether that was all.

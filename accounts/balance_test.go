@@ -61,6 +61,37 @@ func TestWaitsAgainstModel(t *testing.T) {
 	}
 }
 
+// Units that come back after a balance was read are not waited for.
+func TestWaitAfterExpiry(t *testing.T) {
+	clock := newClock()
+	book := newBook(t, openLedger(t, clock), clock)
+	c := book.NewCharge(limitOf("api", 10, 60), "alice", 4)
+	charge(t, book, "", c)
+	clock.Advance(30 * time.Second)
+	later := charge(t, book, "", c)
+	const used = 8 // as read now
+	clock.Advance(30*time.Second + time.Microsecond)
+
+	ctx := context.Background()
+	next, err := book.Next(ctx, c, used)
+	if want := later.Timestamp + 60e9; err != nil || next != want {
+		t.Errorf("next unit: got %d, %v, want %d", next, err, want)
+	}
+	wait, err := book.Wait(ctx, c, used, 6) // 4 are back, so 2 more
+	if want := later.Timestamp + 60e9; err != nil || wait != want {
+		t.Errorf("6 units: got %d, %v, want %d", wait, err, want)
+	}
+	clock.Advance(30 * time.Second)
+	next, err = book.Next(ctx, c, used)
+	if err != nil || next != 0 {
+		t.Errorf("with nothing out: got %d, %v, want 0", next, err)
+	}
+	wait, err = book.Wait(ctx, c, used, 6)
+	if err != nil || wait != 0 {
+		t.Errorf("6 units that are back: got %d, %v, want 0", wait, err)
+	}
+}
+
 // checkWaits compares when the next unit, and when half of what is out, comes back.
 func checkWaits(t *testing.T, seed uint64, book *accounts.Book, c accounts.Charge, out []taken) {
 	t.Helper()

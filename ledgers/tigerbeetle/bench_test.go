@@ -23,9 +23,9 @@ const benchSubjects = 10_000
 // roundTime is how long the driver, and then the bare client, make checks in one round.
 const roundTime = time.Second
 
-// BenchmarkChecks makes checks, each a call with one pending transfer, with the driver and with bare
-// tigerbeetle-go, in turns of roundTime on one server. It reports how many each makes in a second
-// and the ratio, which is fair as the turns follow each other. It needs TIGERBEETLE:
+// BenchmarkChecks makes checks, each a call with one pending transfer, with the driver and with
+// bare tigerbeetle-go, in turns of roundTime on one server. It reports how many each makes in a
+// second and the ratio, which is fair as the turns follow each other. It needs TIGERBEETLE:
 //
 //	TIGERBEETLE=/path/to/tigerbeetle \
 //		go test -run '^$' -bench Checks -benchtime 10x ./ledgers/tigerbeetle

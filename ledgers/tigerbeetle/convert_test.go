@@ -19,8 +19,8 @@ import (
 // hasClient says that this build can open sessions.
 const hasClient = true
 
-// TestTracesThroughConversion replays what a real TigerBeetle answered, with every event, id, filter
-// and answer passing through the client's types.
+// TestTracesThroughConversion replays what a real TigerBeetle answered, with every event, id,
+// filter and answer passing through the client's types.
 func TestTracesThroughConversion(t *testing.T) {
 	files, err := ledgertest.TraceFiles()
 	if err != nil {
@@ -79,8 +79,8 @@ func words(name, prefix string) string {
 // statusNumbersMax is above every status number but that of `created`.
 const statusNumbersMax = 1000
 
-// TestStatuses compares the names that the client has for the numbers with those of package ledgers,
-// both ways: none is missing here or there.
+// TestStatuses compares the names that the client has for the numbers with those of package
+// ledgers, both ways: none is missing here or there.
 func TestStatuses(t *testing.T) {
 	numbers := []uint32{0xFFFFFFFF}
 	for n := range uint32(statusNumbersMax) {

@@ -20,8 +20,8 @@ var (
 	ToFilter           = toFilter
 )
 
-// Converted is a driver that has everything pass through the client's types on its way to ledger and
-// back, as it does on its way to a cluster.
+// Converted is a driver that has everything pass through the client's types on its way to a ledger
+// and back, as it does on its way to a cluster.
 type Converted struct{ ledgers.Driver }
 
 // CreateAccounts implements [ledgers.Driver].

@@ -25,7 +25,9 @@ const (
 	developmentIDs    = (32<<10 - 256 - 16) / 16
 )
 
-func openOn(t testing.TB, c *tigerbeetle.Cluster, options *tigerbeetle.Options) *tigerbeetle.Ledger {
+func openOn(
+	t testing.TB, c *tigerbeetle.Cluster, options *tigerbeetle.Options,
+) *tigerbeetle.Ledger {
 	t.Helper()
 	ledger, err := c.Open(options)
 	if err != nil {

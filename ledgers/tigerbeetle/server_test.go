@@ -179,12 +179,14 @@ func start(t testing.TB, m mode, dir string) *cluster {
 		if m.flags[0] == "--development" {
 			args = append(args, "--development")
 		}
-		output, err := exec.CommandContext(t.Context(), binary, append(args, file)...).CombinedOutput()
+		format := exec.CommandContext(t.Context(), binary, append(args, file)...)
+		output, err := format.CombinedOutput()
 		if err != nil {
 			t.Fatalf("format: %v\n%s", err, output)
 		}
-		args = append([]string{"start", "--addresses=" + strings.Join(c.addresses, ",")}, m.flags...)
-		c.replicas = append(c.replicas, &replica{command: append([]string{binary}, append(args, file)...)})
+		command := []string{binary, "start", "--addresses=" + strings.Join(c.addresses, ",")}
+		command = append(append(command, m.flags...), file)
+		c.replicas = append(c.replicas, &replica{command: command})
 	}
 	for _, r := range c.replicas {
 		err := r.start()

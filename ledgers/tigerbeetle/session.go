@@ -49,12 +49,20 @@ func (s *sessions) get() (conn, error) {
 	switch {
 	case s.closed:
 		return nil, ErrUnanswered
-	case s.current != nil:
+	case s.current == nil:
+		return s.reopen()
+	default:
 		return s.current, nil
-	case s.cause != nil && s.now().Sub(s.opened) < reopenPause:
+	}
+}
+
+// reopen opens a session, unless that was done just before. The caller has locked s.
+func (s *sessions) reopen() (conn, error) {
+	now := s.now()
+	if s.cause != nil && now.Sub(s.opened) < reopenPause {
 		return nil, s.cause
 	}
-	s.opened = s.now()
+	s.opened = now
 	c, err := s.open()
 	if err != nil {
 		s.cause = err
@@ -65,8 +73,12 @@ func (s *sessions) get() (conn, error) {
 	return c, nil
 }
 
-// end gives up a session that is over. It returns cause, or ErrUnanswered if it was closed.
+// end gives up a session that is over, and returns why: cause, or ErrUnanswered if it was closed.
+// Another session is opened at once, as a client takes 0.6 s to register.
 func (s *sessions) end(over conn, cause error) error {
+	if errors.Is(cause, errSessionOver) {
+		cause = ErrEvicted
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -75,11 +87,14 @@ func (s *sessions) end(over conn, cause error) error {
 	if s.current != over {
 		return cause
 	}
+	s.logger.Warn("the cluster has ended the session, another one is opened",
+		"error", cause, "lasted", s.now().Sub(s.opened))
 	s.current, s.cause = nil, cause
 	over.close()
 	s.ended()
-	s.logger.Warn("the session with the TigerBeetle cluster is over, the next call opens another",
-		"error", cause, "lasted", s.now().Sub(s.opened))
+	if !errors.Is(cause, ErrRelease) {
+		_, _ = s.reopen() // what went wrong, the next call is told
+	}
 	return cause
 }
 

@@ -52,7 +52,7 @@ func TestSessionIsOver(t *testing.T) {
 		{"ReadIsAskedAgain", read, 1, tigerbeetle.ErrEvicted, nil, 2},
 		{"JournalIsAskedAgain", journal, 1, tigerbeetle.ErrEvicted, nil, 2},
 		{"ReadIsAskedTwice", read, 2, tigerbeetle.ErrEvicted, tigerbeetle.ErrEvicted, 2},
-		{"ErrEvicted", write, 1, tigerbeetle.ErrEvicted, tigerbeetle.ErrEvicted, 1},
+		{"ErrEvicted", write, 1, tigerbeetle.ErrEvicted, tigerbeetle.ErrEvicted, 2},
 		{"ErrRelease", write, 1, errors.Join(tigerbeetle.ErrEvicted, tigerbeetle.ErrRelease),
 			tigerbeetle.ErrRelease, 1},
 		{"UnsentWriteIsSent", write, 1, tigerbeetle.ErrSessionOver, nil, 2},

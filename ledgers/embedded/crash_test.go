@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -143,4 +144,72 @@ func wantChains(t *testing.T, files *vfs.MemFS, answered []uint64) {
 		wanted[n] = true
 	}
 	checkChains(t, ledger, 0, newest, wanted)
+}
+
+// TestManyExpireAtOnce has far more pending transfers end at one moment than a step takes, while
+// the ledger runs and while it does not, and cuts the power before and after.
+func TestManyExpireAtOnce(t *testing.T) {
+	const subjects = 500
+	files, clock := vfs.NewCrashableMem(), newClock()
+	start := func(files *vfs.MemFS) *embedded.Ledger {
+		ledger, err := embedded.Open("ledger", embedded.Testing(
+			embedded.Options{Now: clock.read, CacheAccounts: 16}, files, 64))
+		if err != nil {
+			t.Fatalf("open: %v", err)
+		}
+		return ledger
+	}
+	end := func(ledger *embedded.Ledger, files *vfs.MemFS) {
+		err := ledger.Close()
+		if err != nil {
+			t.Errorf("close: %v", err)
+		}
+		verifyFiles(t, "ledger", files)
+	}
+	ledger := start(files)
+	create(t, ledger, ledgers.Account{ID: ledgers.ID{Lo: 1}, Ledger: 1, Code: 1})
+	var ids []ledgers.ID
+	for i := range uint64(subjects) {
+		id := ledgers.ID{Lo: 10 + i}
+		ids = append(ids, id)
+		create(t, ledger, ledgers.Account{ID: id, Ledger: 1, Code: 1})
+	}
+	var all []ledgers.Transfer
+	for i, id := range ids {
+		reserved := pending(uint64(1000+i), 5, 60)
+		reserved.DebitAccountID = id
+		all = append(all, reserved)
+	}
+	transfer(t, ledger, ledgers.TransferCreated, all...)
+	wantAll := func(when string, ledger *embedded.Ledger, want uint64) {
+		t.Helper()
+		found, err := ledger.LookupAccounts(t.Context(), ids)
+		if err != nil || len(found) != subjects {
+			t.Fatalf("%s: got %d accounts, %v", when, len(found), err)
+		}
+		for _, a := range found {
+			if a.DebitsPending != ledgers.AmountOf(want) {
+				t.Fatalf("%s: account %v has %v pending, want %d", when, a.ID, a.DebitsPending, want)
+			}
+		}
+	}
+	wantAll("before the end", ledger, 5)
+	before := files.CrashClone(vfs.CrashCloneCfg{})
+	clock.advance(time.Hour)
+	wantAll("after the end", ledger, 0)
+	later := pending(5000, 0, 60)
+	later.DebitAccountID = ids[0]
+	transfer(t, ledger, ledgers.TransferCreated, later)
+	for percent := 0; percent <= 100; percent += 25 {
+		survived := files.CrashClone(vfs.CrashCloneCfg{
+			UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(uint64(percent), 1)),
+		})
+		again := start(survived)
+		wantAll("after a crash behind the end", again, 0)
+		end(again, survived)
+	}
+	again := start(before)
+	wantAll("after the end in a crash", again, 0)
+	end(again, before)
+	end(ledger, files)
 }

@@ -156,6 +156,9 @@ func releasePending(
 // defaultLiveInMemory bounds the live pending transfers kept in memory (72 bytes each).
 const defaultLiveInMemory = 1 << 18
 
+// liveSteps is how many steps it takes to expire as many pending transfers as are kept in memory.
+const liveSteps = 8
+
 // liveKey orders live pending transfers by their end.
 type liveKey struct {
 	end, timestamp uint64
@@ -198,25 +201,35 @@ func startLive(through uint64, limit int) liveSet {
 // expire takes off the accounts whatever has timed out at the ledger time now. It costs nothing
 // unless something has.
 func (m *machine) expire(now uint64) {
+	for m.expireStep(now) {
+	}
+}
+
+// expireStep expires what has timed out at the ledger time now, but not much more than a step of
+// it, and reports whether there is more. What has timed out by live.through is off then.
+func (m *machine) expireStep(now uint64) (more bool) {
 	l := &m.live
 	if now <= l.through {
-		return
+		return false
 	}
-	for {
-		if len(l.queue) == 0 {
-			if l.horizon.end > now {
-				break
-			}
+	step, expired := max(l.limit/liveSteps, 1), uint64(0)
+	for n := 0; ; n++ {
+		for len(l.queue) == 0 && l.horizon.end <= now {
 			m.refill()
-			continue
 		}
-		if l.queue[0].end > now {
+		if len(l.queue) == 0 || l.queue[0].end > now {
 			break
+		}
+		if n >= step && l.queue[0].end > expired {
+			l.through = expired
+			return true
 		}
 		p := l.queue.pop()
 		m.expireOne(&p)
+		expired = p.end
 	}
 	l.through = now
+	return false
 }
 
 // refill reads the next live pending transfers from the store.

@@ -84,3 +84,10 @@ func (m *metrics) unregister() {
 		m.registerer.Unregister(c)
 	}
 }
+
+// addExpired counts pending transfers that timed out. While a ledger is opened nothing is counted.
+func (m *metrics) addExpired(n int) {
+	if m != nil {
+		m.expired.Add(float64(n))
+	}
+}

@@ -247,6 +247,10 @@ func (l *Ledger) recoverAccounts(readOnly bool) (uint64, error) {
 		s.endReads()
 		return last, s.err
 	}
+	err = l.catchUp(last)
+	if err != nil {
+		return 0, err
+	}
 	return last, l.saveReplayed(last)
 }
 
@@ -264,6 +268,12 @@ func (l *Ledger) replayRecord(key, value []byte, readOnly bool) error {
 		l.machine.last = timestamp
 		return nil
 	}
+	if !readOnly {
+		err = l.catchUp(timestamp)
+		if err != nil {
+			return err
+		}
+	}
 	if !l.machine.replay(&t) {
 		err = fmt.Errorf("what transfer %v is about is missing: %w", t.ID, ErrCorrupt)
 		return errors.Join(l.store.err, err)
@@ -271,6 +281,32 @@ func (l *Ledger) replayRecord(key, value []byte, readOnly bool) error {
 	l.store.transfers++
 	if l.store.transfers%replayStep == 0 && !readOnly {
 		return l.saveReplayed(timestamp)
+	}
+	return nil
+}
+
+// catchUp expires what has timed out at the ledger time now, but for a last step, and stores the
+// accounts after each step: they all stay in memory until then, and any number of pending transfers
+// may end at once. The machine's group must be empty.
+func (l *Ledger) catchUp(now uint64) error {
+	m := l.machine
+	for m.expireStep(now) {
+		last := m.last
+		m.last = m.live.through // the balances are as of then
+		b := l.db.NewBatch()
+		l.store.save(b, m, false)
+		l.store.saveAll(b, m.last)
+		l.metrics.addExpired(m.changes.expired)
+		m.begin()
+		m.last = max(last, m.last)
+		err := l.store.err
+		if err == nil {
+			err = l.db.Apply(b, pebble.NoSync)
+		}
+		err = errors.Join(err, b.Close())
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (l *Ledger) applyMeasured(g *group, last bool) error {
 	start := time.Now()
 	err := l.apply(g, last)
 	m := l.metrics
-	m.expired.Add(float64(l.machine.changes.expired))
+	m.addExpired(l.machine.changes.expired)
 	m.cached.Set(float64(len(l.store.cache.ring)))
 	m.waiting.Set(float64(len(l.store.waiting)))
 	m.live.Set(float64(len(l.machine.live.queue)))
@@ -158,6 +158,10 @@ func (l *Ledger) apply(g *group, last bool) (err error) {
 	m := l.machine
 	m.begin()
 	now := l.clock.read()
+	err = l.catchUp(now)
+	if err != nil {
+		return err
+	}
 	shown, events := false, 0
 	for _, r := range g.requests {
 		events += r.events

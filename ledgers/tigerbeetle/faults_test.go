@@ -25,9 +25,9 @@ func (r *replica) signal(t testing.TB, s syscall.Signal) {
 	}
 }
 
-// TestEviction opens more sessions than a cluster keeps, so that the first ones are ended. A session
-// that its client closed counts until it is the idlest, and a replica takes only as many connections
-// as sessions: so not all others come at once.
+// TestEviction opens more sessions than a cluster keeps, so that the first ones are ended. A
+// session that its client closed counts until it is the idlest, and a replica takes only as many
+// connections as sessions: so not all others come at once.
 func TestEviction(t *testing.T) {
 	c := own(t, development)
 	reader, writer := c.open(t), c.open(t)

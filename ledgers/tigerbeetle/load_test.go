@@ -147,11 +147,11 @@ func (l *load) wantCharged(charged []int, quota int) {
 
 // TestServersRealSize sends chains of what a server in development mode takes, and one more.
 func TestServersRealSize(t *testing.T) {
-	shared(t, development)
+	c := shared(t, development)
 	if given(t) != nil {
 		t.Skipf("what the cluster of %s takes is not known", addressesEnv)
 	}
-	l := newLoad(t, shared(t, development).open(t), 1, 1<<40)
+	l := newLoad(t, c.open(t), 1, 1<<40)
 	chain := func(n, length int) []ledgers.Transfer {
 		transfers := make([]ledgers.Transfer, length)
 		for k := range transfers {

@@ -9,12 +9,12 @@ import (
 	"weir/ledgers/ledgertest"
 )
 
-// How many random sequences are sent to a real TigerBeetle, how many at once, as they mostly wait
-// for expiries, and how many steps each has.
+// How many random sequences are sent to a real TigerBeetle, how many at once, and how many steps
+// each has. They mostly wait for expiries; each has a session, of which a cluster takes 64.
 const (
 	sequences     = 50
 	sequencesLong = 1000
-	atOnce        = 25
+	atOnce        = 40
 	sequenceSteps = 60
 )
 

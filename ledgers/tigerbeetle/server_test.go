@@ -110,6 +110,7 @@ func TestMain(m *testing.M) {
 // else has. Without the means it skips the test and says what is missing.
 func shared(t testing.TB, m mode) *cluster {
 	t.Helper()
+	needClient(t)
 	running.Lock()
 	defer running.Unlock()
 	c := running.clusters[m.name]
@@ -118,7 +119,7 @@ func shared(t testing.TB, m mode) *cluster {
 	}
 	c = given(t)
 	if c == nil {
-		dir, err := os.MkdirTemp("", "weir-tigerbeetle-")
+		dir, err := os.MkdirTemp("", "weir-tigerbeetle-") //nolint:usetesting // outlives the test
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,6 +133,13 @@ func shared(t testing.TB, m mode) *cluster {
 	}
 	running.clusters[m.name] = c
 	return c
+}
+
+func needClient(t testing.TB) {
+	t.Helper()
+	if !hasClient {
+		t.Skip("no client: this test was built without cgo")
+	}
 }
 
 // own starts a cluster that is the test's alone, and may be stopped and killed.
@@ -159,13 +167,14 @@ func given(t testing.TB) *cluster {
 // start formats and starts the replicas of a cluster with id 0 on free ports of the loopback.
 func start(t testing.TB, m mode, dir string) *cluster {
 	t.Helper()
+	needClient(t)
 	binary := os.Getenv(binaryEnv)
-	if binary == "" {
+	switch {
+	case binary == "" && given(t) != nil:
+		t.Skipf("needs a TigerBeetle of its own: %s names no binary", binaryEnv)
+	case binary == "":
 		t.Skipf("no TigerBeetle: neither %s, a binary, nor %s, a cluster, is set",
 			binaryEnv, addressesEnv)
-	}
-	if !hasClient {
-		t.Skip("no client: this test was built without cgo")
 	}
 	free := availableMiB()
 	if free < m.memoryMiB+1024 {

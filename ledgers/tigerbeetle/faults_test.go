@@ -13,8 +13,12 @@ import (
 	"weir/ledgers/tigerbeetle"
 )
 
-// sessionsMax is how many sessions a cluster keeps.
-const sessionsMax = 64
+// sessionsMax is how many sessions a cluster keeps, and connectionsMax how many clients a replica
+// takes at once in development mode; in normal mode they are 32.
+const (
+	sessionsMax    = 64
+	connectionsMax = 8
+)
 
 // signal sends a signal to the process.
 func (r *replica) signal(t testing.TB, s syscall.Signal) {
@@ -35,9 +39,10 @@ func TestEviction(t *testing.T) {
 	sent := someTransfers(10, 1)
 	results, err := writer.CreateTransfers(t.Context(), sent)
 	wantCreated(t, writer, sent, results, err)
-	for range 2 {
+	const atOnce = connectionsMax - 2
+	for range sessionsMax/atOnce + 1 {
 		var wait sync.WaitGroup
-		for range sessionsMax / 2 {
+		for range atOnce {
 			wait.Go(func() { pass(t, c) })
 		}
 		wait.Wait()

@@ -28,16 +28,16 @@ func badRequest(format string, args ...any) *limiter.Error {
 // explain turns any error into one with a code and a text that is safe to send. What is not known
 // to be safe is internal.
 func explain(err error) *limiter.Error {
-	var known *limiter.Error
-	if errors.As(err, &known) {
+	known, ok := errors.AsType[*limiter.Error](err)
+	if ok {
 		return known
 	}
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	large, ok := errors.AsType[*http.MaxBytesError](err)
+	if ok {
 		return refused(wire.CodeBodyTooLarge, "the body has more than %d bytes", large.Limit)
 	}
-	var routing *echo.HTTPError
-	if errors.As(err, &routing) {
+	routing, ok := errors.AsType[*echo.HTTPError](err)
+	if ok {
 		switch routing.Code {
 		case http.StatusNotFound:
 			return refused(wire.CodeNotFound, "there is no such route")

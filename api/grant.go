@@ -17,7 +17,7 @@ func (s *Server) grant(c echo.Context) error { return s.change(c, s.limiter.Gran
 func (s *Server) revoke(c echo.Context) error { return s.change(c, s.limiter.Revoke) }
 
 func (s *Server) change(c echo.Context,
-	make func(context.Context, limiter.Change) (limiter.Changed, error),
+	apply func(context.Context, limiter.Change) (limiter.Changed, error),
 ) error {
 	var body wire.ChangeRequest
 	err := readBody(c, maxBody, allLevels, &body)
@@ -36,7 +36,7 @@ func (s *Server) change(c echo.Context,
 	change := limiter.Change{
 		Limit: body.Limit, Subject: body.Subject, Amount: uint64(*body.Amount), ID: id,
 	}
-	made, err := make(c.Request().Context(), change)
+	made, err := apply(c.Request().Context(), change)
 	if err != nil {
 		return err
 	}

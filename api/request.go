@@ -47,7 +47,7 @@ func readBody(c echo.Context, limit int64, levels int, v any) error {
 	if err != nil {
 		return err
 	}
-	b := buffers.Get().(*bytes.Buffer)
+	b := buffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // it holds nothing else
 	defer release(b)
 	// MaxBytesReader closes the connection of a body that is too large, if it is given net/http's
 	// own writer.
@@ -201,7 +201,7 @@ func unquote(s string) (string, bool) {
 // send writes an answer. Nothing is written before all of it is known: an error leaves the call to
 // be answered in another way.
 func send(c echo.Context, status int, contentType []string, v any) error {
-	b := buffers.Get().(*bytes.Buffer)
+	b := buffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // it holds nothing else
 	defer release(b)
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)

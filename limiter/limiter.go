@@ -227,7 +227,7 @@ func (l *Limiter) refused(ctx context.Context, id string, charges []charge, resu
 		l.metrics.unread.Inc()
 		d := deny(charges, make([]figures, len(charges)), result, 0)
 		d.NewIDRequired = id != ""
-		return d, nil
+		return d, nil //nolint:nilerr // the ledger has decided; only the figures are missing
 	}
 	for i, c := range charges {
 		if hopeless(c.Amount, read[i].Balance) {

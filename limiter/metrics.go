@@ -61,9 +61,9 @@ func (m *metrics) decided(charges []charge, d Decision) {
 }
 
 func (m *metrics) failed(err error) {
-	var e *Error
 	code := CodeInternal
-	if errors.As(err, &e) {
+	e, ok := errors.AsType[*Error](err)
+	if ok {
 		code = e.Code
 	}
 	m.errors.WithLabelValues(string(code)).Inc()

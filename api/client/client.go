@@ -65,7 +65,7 @@ func New(baseURL string, options *Options) (*Client, error) {
 		c.options = *options
 	}
 	if c.options.HTTPClient == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 		transport.MaxIdleConnsPerHost = idleConnections
 		c.options.HTTPClient = &http.Client{
 			Transport: transport, Timeout: defaultTimeout,

@@ -243,7 +243,7 @@ func TestOtherAnswers(t *testing.T) {
 	t.Run("ErrNewIDRequired", func(t *testing.T) {
 		c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", wire.ProblemType+"; charset=utf-8")
-			w.WriteHeader(422)
+			w.WriteHeader(http.StatusUnprocessableEntity)
 			_, _ = w.Write([]byte(`{"code":"cost-exceeds-quota","new_id_required":true}`))
 		})
 		_, err := c.Check(t.Context(), check)

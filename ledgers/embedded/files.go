@@ -152,7 +152,7 @@ func checkLog(dir string, files vfs.FS) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	log, err := io.ReadAll(file)
 	if err != nil {
 		return err

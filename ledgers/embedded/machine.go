@@ -1,6 +1,10 @@
 package embedded
 
-import "weir/ledgers"
+import (
+	"slices"
+
+	"weir/ledgers"
+)
 
 // The machine is the ledger's rules and nothing else: it reads through a store, writes into its
 // changes, and knows no files, no clock and no goroutines. Given the same store, the same events
@@ -257,8 +261,8 @@ func (m *machine) openUndo() {
 // rollBack takes back what the chain has done. An account stays marked as dirty: to store it once
 // more than needed does no harm.
 func (m *machine) rollBack() {
-	for i := len(m.undo.images) - 1; i >= 0; i-- {
-		m.undo.images[i].of.Account = m.undo.images[i].content
+	for _, image := range slices.Backward(m.undo.images) {
+		image.of.Account = image.content
 	}
 	c := &m.changes
 	for _, a := range c.accounts[m.undo.accounts:] {

@@ -29,7 +29,6 @@ var (
 	keyRetention  = []byte("mretention") // retention has walked up to here
 	formatVersion = uint64(1)            // what this package writes
 	endOfTime     = ^uint64(0)           // later than every timestamp
-	zeroAmount    = ledgers.Amount{}     // moves nothing
 )
 
 // ending says how a pending transfer ended before its timeout.
@@ -53,15 +52,6 @@ const (
 	hasTimeout
 	hasFlags
 )
-
-func keyOf(kind byte, numbers ...uint64) []byte {
-	key := make([]byte, 1, 1+8*len(numbers))
-	key[0] = kind
-	for _, n := range numbers {
-		key = binary.BigEndian.AppendUint64(key, n)
-	}
-	return key
-}
 
 func appendIDKey(key []byte, kind byte, id ledgers.ID) []byte {
 	key = append(key, kind)

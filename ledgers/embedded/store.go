@@ -41,22 +41,21 @@ func (s *diskStore) fail(err error) {
 	}
 }
 
-// read passes the value of a key to decode and reports whether there is one.
-func (s *diskStore) read(key []byte, decode func(value []byte) error) bool {
+// read passes the value of a key to decode, if there is one.
+func (s *diskStore) read(key []byte, decode func(value []byte) error) {
 	value, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
-		return false
+		return
 	}
 	if err != nil {
 		s.fail(err)
-		return false
+		return
 	}
 	err = decode(value)
 	if err != nil {
 		s.fail(err)
 	}
 	_ = closer.Close()
-	return err == nil
 }
 
 func (s *diskStore) transfer(id ledgers.ID) (ledgers.Transfer, presence) {

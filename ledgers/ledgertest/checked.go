@@ -87,7 +87,7 @@ func (c *checked) check() {
 	var accounts []ledgers.Account
 	for len(ids) > 0 {
 		n := min(len(ids), ledgers.MaxEvents)
-		found, err := c.Driver.LookupAccounts(ctx, ids[:n])
+		found, err := c.Driver.LookupAccounts(ctx, ids[:n]) //nolint:staticcheck // not the wrapper's own
 		if errors.Is(err, ledgers.ErrClosed) {
 			c.t.Errorf("the ledger was closed before it was checked: close the Checked driver")
 			return

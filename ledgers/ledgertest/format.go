@@ -17,7 +17,7 @@ const statusNumbersMax = 256
 // AccountStatuses lists every known status of accounts, `created` first, then by number.
 func AccountStatuses() []ledgers.AccountStatus {
 	all := []ledgers.AccountStatus{ledgers.AccountCreated}
-	for s := ledgers.AccountStatus(0); s < statusNumbersMax; s++ {
+	for s := range ledgers.AccountStatus(statusNumbersMax) {
 		if s.Known() {
 			all = append(all, s)
 		}
@@ -28,7 +28,7 @@ func AccountStatuses() []ledgers.AccountStatus {
 // TransferStatuses lists every known status of transfers, `created` first, then by number.
 func TransferStatuses() []ledgers.TransferStatus {
 	all := []ledgers.TransferStatus{ledgers.TransferCreated}
-	for s := ledgers.TransferStatus(0); s < statusNumbersMax; s++ {
+	for s := range ledgers.TransferStatus(statusNumbersMax) {
 		if s.Known() {
 			all = append(all, s)
 		}

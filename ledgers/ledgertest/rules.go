@@ -82,7 +82,7 @@ func accountExists(a, existing ledgers.Account) ledgers.AccountStatus {
 // createTransfer answers one transfer and, if nothing speaks against it, adds it to the list.
 func (w *Twin) createTransfer(at uint64, t ledgers.Transfer) ledgers.TransferResult {
 	existing, exists := w.transfer(t.ID)
-	status := ledgers.TransferCreated
+	var status ledgers.TransferStatus
 	switch {
 	case t.Flags.Has(ledgers.Imported):
 		status = ledgers.TransferImportedEventNotExpected

@@ -202,7 +202,7 @@ func (p *player) find(ctx context.Context, id ledgers.ID) (string, error) {
 	}
 	t := found[0]
 	var l line
-	fmt.Fprintf(&l, "%s %s %v %d %d %s", p.name(t.DebitAccountID), p.name(t.CreditAccountID),
+	_, _ = fmt.Fprintf(&l, "%s %s %v %d %d %s", p.name(t.DebitAccountID), p.name(t.CreditAccountID),
 		t.Amount, t.Ledger, t.Code, transferFlagNames.format(uint16(t.Flags)))
 	l.add("pending_id", p.name(t.PendingID), t.PendingID.IsZero())
 	l.number("timeout", uint64(t.Timeout))

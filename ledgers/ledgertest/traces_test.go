@@ -60,12 +60,12 @@ const (
 )
 
 func TestRunTrace(t *testing.T) {
-	replace := func(line, old, new string) string {
+	replace := func(line, old, other string) string {
 		t.Helper()
 		if !strings.Contains(line, old) {
 			t.Fatalf("%q is not in %s", old, line)
 		}
-		return strings.Replace(line, old, new, 1)
+		return strings.Replace(line, old, other, 1)
 	}
 	for _, test := range []struct {
 		name  string

@@ -154,7 +154,7 @@ func TestChangeDuringDenial(t *testing.T) {
 			}
 		}, 8},
 		{"Reload", func(t *testing.T, l *limiter.Limiter) {
-			reload(t, l, 0, rate("api", 10, time.Hour))
+			reload(t, l, rate("api", 10, time.Hour))
 		}, 8},
 		{"Admission", func(t *testing.T, l *limiter.Limiter) { check(t, l, one("api", "s", 1)) }, 2},
 	}
@@ -186,7 +186,7 @@ func TestDenialUnderOldLimits(t *testing.T) {
 	ledger := &between{Driver: openLedger(t, clock)}
 	l := newLimiter(t, ledger, clock, rate("api", 1, time.Hour))
 	check(t, l, one("api", "s", 1))
-	ledger.beforeWrite = func() { reload(t, l, 0, rate("api", 10, time.Hour)) }
+	ledger.beforeWrite = func() { reload(t, l, rate("api", 10, time.Hour)) }
 	if d := check(t, l, one("api", "s", 1)); d.Allowed {
 		t.Fatalf("under the old quota of 1: got %+v, want denied", d)
 	}

@@ -12,9 +12,9 @@ import (
 	"weir/limiter"
 )
 
-func reload(t testing.TB, l *limiter.Limiter, revision uint32, limits ...limiter.Limit) {
+func reload(t testing.TB, l *limiter.Limiter, limits ...limiter.Limit) {
 	t.Helper()
-	set, err := limiter.NewLimits(revision, limits)
+	set, err := limiter.NewLimits(0, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,15 +28,15 @@ func TestReloadKeepsUsage(t *testing.T) {
 	for range 8 {
 		check(t, l, one("api", "alice", 1))
 	}
-	reload(t, l, 0, rate("api", 5, 30*time.Second))
+	reload(t, l, rate("api", 5, 30*time.Second))
 	d := check(t, l, one("api", "alice", 1))
 	if d.Allowed || d.Limits[0].Remaining != 0 || d.Limits[0].Quota != 5 ||
 		d.RetryAfter.Round(time.Second) != 30*time.Second {
 		t.Fatalf("at 5 with 8 used: got %+v, want denied for 30 s", d)
 	}
-	reload(t, l, 0, rate("api", 20, 30*time.Second))
+	reload(t, l, rate("api", 20, 30*time.Second))
 	wantBalance(t, l, "api", "alice", 20, 8, 12)
-	reload(t, l, 0, rate("api", 5, 30*time.Second))
+	reload(t, l, rate("api", 5, 30*time.Second))
 	check(t, l, one("api", "alice", 1))
 	clock.Advance(31 * time.Second)
 	allowed := 0
@@ -58,7 +58,7 @@ func TestReloadOfTheSame(t *testing.T) {
 	check(t, l, one("api", "alice", 4))
 	writes := faulty.Calls(ledgertest.CallCreateTransfers)
 	for range 100 {
-		reload(t, l, 0, rate("api", 10, time.Minute))
+		reload(t, l, rate("api", 10, time.Minute))
 		wantBalance(t, l, "api", "alice", 10, 4, 6)
 	}
 	if got := faulty.Calls(ledgertest.CallCreateTransfers); got != writes {
@@ -75,7 +75,7 @@ func TestReloadOfTheWindow(t *testing.T) {
 	check(t, l, one("api", "alice", 1))
 	clock.Advance(10 * time.Minute)
 	for _, node := range []*limiter.Limiter{l, newLimiter(t, driver, clock)} {
-		reload(t, node, 0, rate("api", 2, 10*time.Second))
+		reload(t, node, rate("api", 2, 10*time.Second))
 		d := check(t, node, one("api", "alice", 2))
 		if d.Allowed || d.RetryAfter.Round(time.Second) != 50*time.Minute {
 			t.Errorf("got %+v, want denied for the 50 min that the old charge has left", d)

@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -118,7 +119,7 @@ func killRound(t *testing.T, dir string, start uint64, answers int) uint64 {
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
 			break

@@ -147,6 +147,7 @@ func (d *duel) createAccounts() {
 	for i := range accounts {
 		accounts[i] = ledgers.Account{
 			ID: d.accountID(), Ledger: uint32(1 + d.rng.IntN(2)), Code: uint16(1 + d.rng.IntN(2)),
+			//nolint:staticcheck // two draws: few flags at once
 			Flags: ledgers.AccountFlags(d.rng.IntN(16)) & ledgers.AccountFlags(d.rng.IntN(16)),
 		}
 		if d.rng.IntN(20) == 0 {

@@ -11,3 +11,20 @@ var (
 	// written.
 	ErrTooManyEvents = errors.New("too many events for one call to the ledger")
 )
+
+// GivenUp is the error of a CreateTransfers whose caller stopped waiting before the ledger
+// answered; errors.As finds it. What was sent may still be applied, now or later, or not at all:
+// Late tells, and so does sending the same transfers again.
+type GivenUp struct { //nolint:errname // it names what became of the call: it did not fail
+	// Late yields the results, once, if the call returns them after all, and is closed when the
+	// call is over, whatever became of it. It is buffered: nobody has to read it.
+	Late <-chan []TransferResult
+	// Cause is why the caller stopped waiting: context.DeadlineExceeded or context.Canceled.
+	Cause error
+}
+
+// Error says why the caller stopped waiting.
+func (e *GivenUp) Error() string { return "gave up waiting for the ledger: " + e.Cause.Error() }
+
+// Unwrap returns Cause.
+func (e *GivenUp) Unwrap() error { return e.Cause }

@@ -17,7 +17,8 @@ const (
 
 // Balance is what a subject has on a limit, in the limit's units.
 type Balance struct {
-	// Quota is the target of the newest quota step, plus grants, less revocations.
+	// Quota is the target of the newest quota step, plus grants, less revocations; at most
+	// [MaxQuota].
 	Quota uint64
 	// Used is what is taken now; after a lowering it may be above the quota.
 	Used uint64
@@ -72,7 +73,9 @@ func balanceOf(a ledgers.Account, newest step, limit Limit, shared bool) Balance
 	target, _ := newest.wanted(limit, shared)
 	held := ledgers.SubtractFloor(a.CreditsPosted, a.DebitsPosted).Lo
 	quota := uint64(max(0, int64(target)+int64(held)-int64(newest.base)))
-	used := a.DebitsPending.Lo
+	// A quota that the config raised may pass, with grants from before, what answers can carry.
+	quota = min(quota, MaxQuota)
+	used := min(a.DebitsPending.Lo, MaxQuota)
 	return Balance{Quota: quota, Used: used, Remaining: quota - min(quota, used)}
 }
 

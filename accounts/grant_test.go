@@ -86,3 +86,19 @@ func TestGrantTooLarge(t *testing.T) {
 		wantBalance(t, book, c(0), accounts.MaxQuota, 0, accounts.MaxQuota)
 	}
 }
+
+// Where the config raises the quota of a subject with a giant grant, the quota stays within what
+// answers can carry, and the subject is charged as before.
+func TestQuotaRaisedAboveGiantGrant(t *testing.T) {
+	clock := newClock()
+	book := newBook(t, openLedger(t, clock), clock)
+	limit := limitOf("api", 10, 60)
+	wantOutcome(t, grant(t, book, "1", book.NewCharge(limit, "vip", accounts.MaxQuota-10)),
+		accounts.Accepted)
+	raised := revised(limit, 0, 20)
+	c := func(n uint64) accounts.Charge { return book.NewCharge(raised, "vip", n) }
+	wantBalance(t, book, c(0), accounts.MaxQuota, 0, accounts.MaxQuota)
+	wantOutcome(t, charge(t, book, "", c(7)), accounts.Accepted)
+	wantBalance(t, book, c(0), accounts.MaxQuota, 7, accounts.MaxQuota-7)
+	wantOutcome(t, grant(t, book, "2", c(1)), accounts.TooLarge)
+}

@@ -65,7 +65,8 @@ type Result struct {
 	Timestamp uint64
 	// Refused is the index of the charge that was refused.
 	Refused int
-	// Burnt says that the id had been refused before.
+	// Burnt says that the id had been refused before; of a revocation, also that the ledger refuses
+	// it from now on.
 	Burnt bool
 }
 

@@ -72,9 +72,7 @@ func (b *Book) changed(ctx context.Context, t ledgers.Transfer, r ledgers.Transf
 	switch {
 	case r.Status == ledgers.TransferCreated:
 		return Result{Transfer: t.ID, Timestamp: r.Timestamp}, nil
-	case r.Status == ledgers.TransferExceedsCredits:
-		return Result{Outcome: Refused, Timestamp: r.Timestamp}, nil
-	case r.Status == ledgers.TransferIDAlreadyFailed:
+	case r.Status == ledgers.TransferExceedsCredits, r.Status == ledgers.TransferIDAlreadyFailed:
 		return Result{Outcome: Refused, Timestamp: r.Timestamp, Burnt: true}, nil
 	case r.Status.Exists():
 		result, found, err := b.sent(ctx, t)

@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -221,4 +222,26 @@ func TestIDsPastTheCap(t *testing.T) {
 	if !replay.Replayed || replay.Transfer != admitted.Transfer {
 		t.Errorf("admitted id past the cap: got %+v, want its replay", replay)
 	}
+}
+
+// A revocation that loses to a check, after what is free was read, has spent its id and says so.
+func TestRevocationOutrun(t *testing.T) {
+	clock := newClock()
+	ledger := &between{Driver: openLedger(t, clock)}
+	l := newLimiter(t, ledger, clock, rate("api", 5, time.Hour))
+	check(t, l, one("api", "s", 1))
+	revoke := limiter.Change{Limit: "api", Subject: "s", Amount: 4, ID: "r"}
+	ledger.beforeWrite = func() { check(t, l, one("api", "s", 2)) }
+	_, err := l.Revoke(context.Background(), revoke)
+	e, ok := errors.AsType[*limiter.Error](err)
+	if !ok || e.Code != limiter.CodeQuotaInUse || e.Free != 2 || !e.NewIDRequired {
+		t.Errorf("got %v, want quota-in-use with 2 free, and a new id to be required", err)
+	}
+	revoke.ID, revoke.Amount = "r2", 3
+	_, err = l.Revoke(context.Background(), revoke)
+	e, ok = errors.AsType[*limiter.Error](err)
+	if !ok || e.Code != limiter.CodeQuotaInUse || e.NewIDRequired {
+		t.Errorf("refused by reading: got %v, want quota-in-use that leaves the id unspent", err)
+	}
+	wantBalance(t, l, "api", "s", 5, 3, 2)
 }

@@ -163,21 +163,24 @@ func TestQuotaZero(t *testing.T) {
 // N11: whoever waits exactly as long as told and asks anew is admitted, at any phase.
 func TestRetryAfterIsTrue(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 11))
+	upTo := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }
 	clock := newClock()
 	l := newLimiter(t, openLedger(t, clock), clock, rate("r", 1, 2*time.Second))
 	for round := range 50 {
-		clock.Advance(time.Duration(random.Int64N(int64(5 * time.Second))))
-		check(t, l, one("r", "alice", 1)) // exhausted from here, if not before
-		clock.Advance(time.Duration(random.Int64N(int64(2 * time.Second))))
-		for d := check(t, l, one("r", "alice", 1)); !d.Allowed; {
-			if d.RetryAfter < time.Millisecond || d.RetryAfter > 2*time.Second {
-				t.Fatalf("round %d: got retry after %v, want up to the window", round, d.RetryAfter)
-			}
-			clock.Advance(d.RetryAfter)
-			d = check(t, l, one("r", "alice", 1))
-			if !d.Allowed {
-				t.Fatalf("round %d: denied after the wait, to wait %v more", round, d.RetryAfter)
-			}
+		clock.Advance(2*time.Second + upTo(5*time.Second))
+		d := check(t, l, one("r", "alice", 1))
+		if !d.Allowed {
+			t.Fatalf("round %d: got %+v, want the unit of the round before back", round, d)
+		}
+		clock.Advance(upTo(1999 * time.Millisecond))
+		d = check(t, l, one("r", "alice", 1))
+		if d.Allowed || d.RetryAfter < time.Millisecond || d.RetryAfter > 2*time.Second {
+			t.Fatalf("round %d: got %+v, want denied for up to the window", round, d)
+		}
+		clock.Advance(d.RetryAfter)
+		d = check(t, l, one("r", "alice", 1))
+		if !d.Allowed {
+			t.Fatalf("round %d: denied after the wait, to wait %v more", round, d.RetryAfter)
 		}
 	}
 }

@@ -63,6 +63,12 @@ func testLimits() []limiter.Limit {
 		{Name: "a.b", Kind: limiter.RequestRate, Quota: 1, Window: minute},
 		{Name: "a_b", Kind: limiter.RequestRate, Quota: 1, Window: minute},
 		{Name: "a-b", Kind: limiter.RequestRate, Quota: 1, Window: minute},
+		{Name: "five", Kind: limiter.RequestRate, Quota: 5, Window: minute},
+		{Name: "ten", Kind: limiter.RequestRate, Quota: 10, Window: 10 * time.Second},
+		{Name: "minute", Kind: limiter.RequestRate, Quota: 60, Window: minute},
+		{Name: "hundred", Kind: limiter.RequestRate, Quota: 100, Window: minute},
+		{Name: "hour", Kind: limiter.RequestRate, Quota: 100, Window: time.Hour},
+		{Name: "fast", Kind: limiter.RequestRate, Quota: 6000, Window: time.Second},
 	}
 }
 

@@ -201,23 +201,26 @@ func (b *Book) link(a Attempt, openings []opening) chain {
 			c.steps = append(c.steps, i)
 		}
 	}
+	k := 0 // one for each account, so that whatever the costs, a refused member is met again
 	for i, charge := range a.sorted {
 		if charge.Amount > 0 {
-			c.add(i, pending(charge, charge.Amount, CodeCharge, b.member(a.First, len(c.owner))))
+			c.add(i, pending(charge, charge.Amount, CodeCharge, b.member(a.First, k)))
+			k++
 		}
 	}
 	for i, charge := range a.sorted {
 		if charge.Amount == 0 {
-			guard := pending(charge, 1, CodeGuard, b.member(a.First, len(c.owner)))
+			guard := pending(charge, 1, CodeGuard, b.member(a.First, k))
 			guard.Timeout = 0 // it ends here, so that no timeout has to be watched
 			c.add(i, guard)
 			c.add(i, ledgers.Transfer{
-				ID:        b.member(a.First, len(c.owner)),
+				ID:        b.namespace.EndTransfer(guard.ID),
 				PendingID: guard.ID,
 				Ledger:    charge.Limit.Ledger,
 				Code:      CodeGuard,
 				Flags:     ledgers.VoidPending,
 			})
+			k++
 		}
 	}
 	chained := c.batch[len(openings):]
@@ -233,7 +236,7 @@ func (c *chain) add(owner int, t ledgers.Transfer) {
 	c.owner = append(c.owner, owner)
 }
 
-// member returns the id of place k behind the quota steps.
+// member returns the id of the k-th charge or guard behind the quota steps.
 func (b *Book) member(first ledgers.ID, k int) ledgers.ID {
 	if k == 0 {
 		return first

@@ -137,6 +137,37 @@ func TestChargeGuard(t *testing.T) {
 	wantBalance(t, book, site, 10, 1, 9)
 }
 
+// A refused id stays refused, whichever of its accounts lacked a unit and whatever costs it comes
+// with again, also where some are 0.
+func TestChargeRefusedStaysRefused(t *testing.T) {
+	costs := [][]uint64{{1, 1, 1}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 0}, {1, 0, 1}, {0, 1, 1}}
+	clock := newClock()
+	book := newBook(t, openLedger(t, clock), clock)
+	limits := []accounts.Limit{limitOf("a", 5, 1), limitOf("b", 5, 1), limitOf("c", 5, 1)}
+	for empty := range limits {
+		for i, first := range costs {
+			for j, second := range costs {
+				subject := fmt.Sprint(empty, i, j)
+				charges := func(costs []uint64) []accounts.Charge {
+					list := make([]accounts.Charge, len(costs))
+					for k, cost := range costs {
+						list[k] = book.NewCharge(limits[k], subject, cost)
+					}
+					return list
+				}
+				charge(t, book, "", book.NewCharge(limits[empty], subject, 5))
+				wantOutcome(t, charge(t, book, "id", charges(first)...), accounts.Refused)
+				clock.Advance(2 * time.Second)
+				again := charge(t, book, "id", charges(second)...)
+				if again.Outcome != accounts.Refused || !again.Burnt {
+					t.Errorf("limit %d empty, costs %v, then %v: got %+v, want it refused again",
+						empty, first, second, again)
+				}
+			}
+		}
+	}
+}
+
 // A never-seen subject gets its quota once, whatever the concurrency and over several nodes (C2).
 func TestChargeFirstSight(t *testing.T) {
 	clock := newClock()

@@ -65,7 +65,11 @@ func New(baseURL string, options *Options) (*Client, error) {
 		c.options = *options
 	}
 	if c.options.HTTPClient == nil {
-		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+		transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
+		standard, ok := http.DefaultTransport.(*http.Transport)
+		if ok { // a program may have put something else there
+			transport = standard.Clone()
+		}
 		transport.MaxIdleConnsPerHost = idleConnections
 		c.options.HTTPClient = &http.Client{
 			Transport: transport, Timeout: defaultTimeout,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"weir/ledgers"
 )
@@ -132,7 +131,7 @@ func (r reading) known(c Charge, end uint64, known bool) uint64 {
 	if known {
 		return end
 	}
-	last := r.at + uint64(c.Limit.WindowSeconds)*uint64(time.Second)
+	last := r.at + c.Limit.window()
 	for _, o := range r.live.outs { // of charges from when the window was longer
 		last = max(last, o.end)
 	}
@@ -145,7 +144,7 @@ func (b *Book) readLive(ctx context.Context, c Charge, used uint64) (reading, er
 	charges := c.standing.live.charges
 	c.standing.mu.Unlock()
 	now := b.Now()
-	window := uint64(c.Limit.WindowSeconds) * uint64(time.Second)
+	window := c.Limit.window()
 	reader := liveReader{ended: make(map[ledgers.ID]bool)}
 	filter := ledgers.AccountFilter{
 		AccountID: c.account, Debits: true, Limit: firstPage,

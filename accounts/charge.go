@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"weir/ledgers"
 )
@@ -104,23 +103,15 @@ func (b *Book) NewAttempt(id string, charges []Charge) (Attempt, error) {
 // Charge makes an attempt, in one atomic step. Made again, it is answered as the first time and
 // taken once.
 func (b *Book) Charge(ctx context.Context, a Attempt) (Result, error) {
-	_, err := b.Time(ctx)
-	if err != nil {
-		return Result{}, err
-	}
 	for range maxSteps {
 		result, err := b.tryCharge(ctx, a)
 		if err != nil {
 			forget(a.sorted)
 			return Result{}, err
 		}
-		if result.Outcome == again {
-			continue
+		if result.Outcome != again {
+			return result, nil
 		}
-		result.Refused = slices.IndexFunc(a.charges, func(c Charge) bool {
-			return c.account == a.sorted[result.Refused].account
-		})
-		return result, nil
 	}
 	return Result{}, fmt.Errorf("%w: limit %q", ErrContended, a.charges[0].Limit.Name)
 }
@@ -166,11 +157,14 @@ func (b *Book) tryCharge(ctx context.Context, a Attempt) (Result, error) {
 	case failed < len(c.steps):
 		return Result{Outcome: again}, b.relearn(ctx, a.sorted, linked[failed].Status)
 	}
-	at := c.owner[failed-len(c.steps)]
+	member := a.sorted[c.owner[failed-len(c.steps)]]
 	switch status := linked[failed].Status; {
 	case status == ledgers.TransferExceedsCredits, status == ledgers.TransferIDAlreadyFailed:
 		return Result{
-			Outcome: Refused, Timestamp: linked[failed].Timestamp, Refused: at,
+			Outcome: Refused, Timestamp: linked[failed].Timestamp,
+			Refused: slices.IndexFunc(a.charges, func(c Charge) bool {
+				return c.account == member.account
+			}),
 			Burnt: status == ledgers.TransferIDAlreadyFailed,
 		}, nil
 	case status.Exists():
@@ -181,17 +175,14 @@ func (b *Book) tryCharge(ctx context.Context, a Attempt) (Result, error) {
 		return Result{}, fmt.Errorf("%w: charge %s exists but is not found", ErrStatus, a.First)
 	default:
 		return Result{}, fmt.Errorf("%w: %s for charge %s of account %s",
-			ErrStatus, status, a.First, a.sorted[at].account)
+			ErrStatus, status, a.First, member.account)
 	}
 }
 
 // link builds the chain that decides a request. Where a lowered quota is still to be taken, the
 // rest of it is taken ahead of the charges: a unit that came back goes to the lowering first.
 func (b *Book) link(a Attempt, openings []opening) chain {
-	var c chain
-	for _, o := range openings {
-		c.batch = append(c.batch, o.quota)
-	}
+	c := chain{batch: quotas(openings)}
 	for i, charge := range a.sorted {
 		newest, _ := charge.standing.quota()
 		if newest.base > newest.target {
@@ -278,7 +269,7 @@ func (b *Book) taken(sorted []Charge, results []ledgers.TransferResult, c chain)
 		if charge.Amount == 0 {
 			continue
 		}
-		end := results[i].Timestamp + uint64(charge.Limit.WindowSeconds)*uint64(time.Second)
+		end := results[i].Timestamp + charge.Limit.window()
 		charge.standing.mu.Lock()
 		charge.standing.live.add(out{end: end, amount: charge.Amount})
 		charge.standing.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"time"
 )
 
 // Codes of accounts. They are stored in the ledger and never change their meaning.
@@ -64,6 +65,9 @@ type Limit struct {
 	// WindowSeconds is how long a charge stays taken.
 	WindowSeconds uint32
 }
+
+// window returns the window in the ledger's nanoseconds.
+func (l Limit) window() uint64 { return uint64(l.WindowSeconds) * uint64(time.Second) }
 
 // CheckLedgers returns [ErrLedgerNumber] naming the limits if two of them share a ledger or one has
 // none: their subjects' units would mix.

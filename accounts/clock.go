@@ -14,17 +14,22 @@ const clockTolerance = 100 * time.Millisecond
 
 // Now returns the ledger's time in nanoseconds since 1970: the newest timestamp that this book has
 // seen plus the time passed since, or the node's own time where it has seen none.
-func (b *Book) Now() uint64 { return b.clock.read() }
+func (b *Book) Now() uint64 {
+	now, _ := b.clock.read()
+	return now
+}
 
 // Time is [Book.Now], but asks the ledger if it has not answered yet, or if this node's clock was
 // set or the node slept since: nobody else knows then how much has expired.
 func (b *Book) Time(ctx context.Context) (uint64, error) {
-	if !b.clock.sure() {
-		// An event with id 0 is refused with the ledger's time, and leaves nothing behind.
-		_, err := b.createTransfers(ctx, []ledgers.Transfer{{}})
-		if err != nil {
-			return 0, err
-		}
+	now, sure := b.clock.read()
+	if sure {
+		return now, nil
+	}
+	// An event with id 0 is refused with the ledger's time, and leaves nothing behind.
+	_, err := b.createTransfers(ctx, []ledgers.Transfer{{}})
+	if err != nil {
+		return 0, err
 	}
 	return b.Now(), nil
 }
@@ -49,23 +54,18 @@ func (c *clock) saw(timestamp uint64) {
 	}
 }
 
-func (c *clock) read() uint64 {
+// read returns the ledger's time, and whether it can be told from the time passed since the ledger
+// answered.
+func (c *clock) read() (timestamp uint64, sure bool) {
 	now, pace := c.now(), c.pace()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.newest == 0 {
-		return uint64(now.UnixNano())
+		return uint64(now.UnixNano()), false
 	}
-	return c.newest + uint64(max(0, c.since(now, pace)))
-}
-
-// sure reports whether the ledger's time can be told from the time passed since it answered.
-func (c *clock) sure() bool {
-	now, pace := c.now(), c.pace()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	since := c.since(now, pace)
 	wall := now.Round(0).Sub(c.at.Round(0))
-	return c.newest != 0 && (wall-c.since(now, pace)).Abs() <= clockTolerance
+	return c.newest + uint64(max(0, since)), (wall - since).Abs() <= clockTolerance
 }
 
 func (c *clock) pace() time.Duration {

@@ -51,11 +51,7 @@ func (b *Book) change(ctx context.Context, id string, c Charge, code uint16) (Re
 	case code == CodeRevocation && balance.Remaining < c.Amount:
 		return Result{Outcome: Refused, Timestamp: b.Now()}, nil
 	}
-	var batch []ledgers.Transfer
-	for _, o := range openings {
-		batch = append(batch, o.quota)
-	}
-	results, err := b.createTransfers(ctx, append(batch, t))
+	results, err := b.createTransfers(ctx, append(quotas(openings), t))
 	if err != nil {
 		return Result{}, err
 	}

@@ -48,6 +48,15 @@ type opening struct {
 	quota  ledgers.Transfer
 }
 
+// quotas returns the transfers of openings, which head the batch that first uses the accounts.
+func quotas(openings []opening) []ledgers.Transfer {
+	var batch []ledgers.Transfer
+	for _, o := range openings {
+		batch = append(batch, o.quota)
+	}
+	return batch
+}
+
 // open creates accounts and returns the first quotas of those that are new. The others' first
 // quotas are sent here: their owner may have died before it sent them.
 func (b *Book) open(ctx context.Context, charges []Charge) ([]opening, error) {

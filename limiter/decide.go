@@ -74,7 +74,7 @@ func deny(charges []charge, read []figures, result accounts.Result, lag time.Dur
 		}
 	}
 	if result.Burnt && need(charges[d.Denied].Amount, read[d.Denied].Balance) == 0 {
-		d.Denied = shortest(charges, read, d.Denied)
+		d.Denied = firstLacking(charges, read, d.Denied)
 	}
 	d.RetryAfter = max(d.RetryAfter+lag, time.Millisecond)
 	if never || result.Burnt {
@@ -83,9 +83,9 @@ func deny(charges []charge, read []figures, result accounts.Result, lag time.Dur
 	return d
 }
 
-// shortest returns the first member that lacks units today, else the one given. Of an id denied
+// firstLacking returns the first member that lacks units today, else the one given. Of an id denied
 // before only the denial is kept, so that the ledger may name a member that is full again.
-func shortest(charges []charge, read []figures, otherwise int) int {
+func firstLacking(charges []charge, read []figures, otherwise int) int {
 	for i, c := range charges {
 		if need(c.Amount, read[i].Balance) > 0 {
 			return i

@@ -63,10 +63,9 @@ func (l *Limiter) remembered(
 	if err != nil {
 		return Decision{}, false, failure(err)
 	}
-	for i, c := range charges {
-		if hopeless(c.Amount, read[i].Balance) {
-			return Decision{}, false, exceedsQuota(c, read[i].Balance, false)
-		}
+	e := exceedsQuota(charges, read, false)
+	if e != nil {
+		return Decision{}, false, e
 	}
 	result := accounts.Result{Outcome: accounts.Refused, Timestamp: now, Refused: at}
 	d := deny(charges, read, result, l.options.Lag)

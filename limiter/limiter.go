@@ -229,10 +229,9 @@ func (l *Limiter) refused(ctx context.Context, id string, charges []charge, resu
 		d.NewIDRequired = id != ""
 		return d, nil //nolint:nilerr // the ledger has decided; only the figures are missing
 	}
-	for i, c := range charges {
-		if hopeless(c.Amount, read[i].Balance) {
-			return Decision{}, exceedsQuota(c, read[i].Balance, id != "")
-		}
+	e := exceedsQuota(charges, read, id != "")
+	if e != nil {
+		return Decision{}, e
 	}
 	for i, c := range charges {
 		if need(c.Amount, read[i].Balance) > 0 {
@@ -245,12 +244,19 @@ func (l *Limiter) refused(ctx context.Context, id string, charges []charge, resu
 	return d, nil
 }
 
-func exceedsQuota(c charge, b accounts.Balance, burnt bool) *Error {
-	return &Error{
-		Code: CodeCostExceedsQuota, Limit: c.limit.Name, NewIDRequired: burnt,
-		Detail: fmt.Sprintf("cost %d is above the quota of %d on limit %q and can never pass",
-			c.Amount, b.Quota, c.limit.Name),
+// exceedsQuota returns the error of the first charge that can never pass, nil if all can.
+func exceedsQuota(charges []charge, read []figures, burnt bool) *Error {
+	for i, c := range charges {
+		if !hopeless(c.Amount, read[i].Balance) {
+			continue
+		}
+		return &Error{
+			Code: CodeCostExceedsQuota, Limit: c.limit.Name, NewIDRequired: burnt,
+			Detail: fmt.Sprintf("cost %d is above the quota of %d on limit %q and can never pass",
+				c.Amount, read[i].Quota, c.limit.Name),
+		}
 	}
+	return nil
 }
 
 // read reads the balances and, for a denial, when enough comes back.

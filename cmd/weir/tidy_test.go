@@ -596,7 +596,7 @@ func TestTidyRulesBite(t *testing.T) {
 		{"leftovers", "a/a.go", "package a\n// TO" + "DO: later", 1},
 		{"leftovers", "a/a_test.go", "package a\nvar x = \"FIX" + "ME\"", 1},
 		{"leftovers", "scripts/a", "# X" + "XX", 1},
-		{"leftovers", "scripts/a", "mktemp weir.XXXXXX; echo METHODOLOGY mastodon", 0},
+		{"leftovers", "scripts/a", "mktemp weir.XX" + "XXXX; echo METHODOLOGY mastodon", 0},
 
 		{"sleeps", "a/a_test.go", "package a\nimport \"time\"\nfunc f() { time.Sleep(1) }", 1},
 		{"sleeps", "a/atest/a.go", "package a\nimport \"time\"\nfunc f() { time.Sleep(1) }", 1},

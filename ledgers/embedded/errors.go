@@ -13,8 +13,9 @@ var (
 	// ErrCorrupt is returned by Open and Verify when the stored ledger cannot be read as it must
 	// have been written, and by every call after a record turned out to be unreadable.
 	ErrCorrupt = errors.New("the ledger's files are damaged")
-	// ErrFailed is returned by every call after a read or a write of the ledger's files failed.
-	// What was answered before is durable; the ledger has to be opened anew.
+	// ErrFailed is returned by Open when a file cannot be written, and by every call after a read
+	// or a write of the ledger's files failed. What was answered before is durable; the ledger has
+	// to be opened anew, by another process.
 	ErrFailed = errors.New("the ledger has stopped after a failure")
 
 	// errOpen goes with the system's error when a directory cannot be opened.

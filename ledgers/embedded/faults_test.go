@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -19,57 +21,65 @@ import (
 	"weir/ledgers/embedded"
 )
 
-// TestFailingDisk makes writes, syncs and new files fail, one class of files at a time: the ledger
-// stops with an error that names its directory, and what it answered before is there when the disk
-// works again.
+// failingClass is a kind of files and what cannot be done with them.
+type failingClass struct {
+	name, in string // in is part of the files' names
+	kinds    []errorfs.OpKind
+}
+
+var failingClasses = []failingClass{
+	{"LogSync", ".log", []errorfs.OpKind{errorfs.OpFileSync, errorfs.OpFileSyncData}},
+	{"LogWrite", ".log", []errorfs.OpKind{errorfs.OpFileWrite}},
+	{"LogCreate", ".log", []errorfs.OpKind{errorfs.OpCreate, errorfs.OpReuseForWrite}},
+	{"TableWrite", ".sst", []errorfs.OpKind{errorfs.OpFileWrite}},
+	{"TableCreate", ".sst", []errorfs.OpKind{errorfs.OpCreate}},
+	{"Manifest", "MANIFEST", []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpFileSync}},
+}
+
+// on returns the files on a disk that is full for this class while full is set.
+func (c *failingClass) on(files vfs.FS, full *atomic.Bool) vfs.FS {
+	return errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && strings.Contains(op.Path, c.in) && slices.Contains(c.kinds, op.Kind) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+}
+
+// TestFailingDisk fills the disk, for one class of files at a time: the ledger stops with an error
+// that names its directory. A start on the disk that is still full says so as well. What was
+// answered before is there when the disk has room again.
 func TestFailingDisk(t *testing.T) {
-	classes := []struct {
-		name, suffix string
-		kinds        []errorfs.OpKind
-	}{
-		{"LogSync", ".log", []errorfs.OpKind{errorfs.OpFileSync, errorfs.OpFileSyncData}},
-		{"LogWrite", ".log", []errorfs.OpKind{errorfs.OpFileWrite}},
-		{"LogCreate", ".log", []errorfs.OpKind{errorfs.OpCreate, errorfs.OpReuseForWrite}},
-		{"Table", ".sst", []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpCreate}},
-		{"Manifest", "", []errorfs.OpKind{errorfs.OpFileWrite, errorfs.OpFileSync}},
-	}
-	for _, class := range classes {
+	for _, class := range failingClasses {
 		t.Run(class.name, func(t *testing.T) {
-			var failing atomic.Bool
+			var full atomic.Bool
 			files := vfs.NewCrashableMem()
-			broken := errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
-				of := strings.HasSuffix(op.Path, class.suffix) &&
-					(class.suffix != "" || strings.Contains(op.Path, "MANIFEST"))
-				for _, kind := range class.kinds {
-					if failing.Load() && of && op.Kind == kind {
-						return errorfs.ErrInjected
-					}
-				}
-				return nil
-			}))
-			ledger, err := embedded.Open("ledger",
-				embedded.Testing(embedded.Options{Now: newClock().read}, broken, 0))
+			ledger, err := embedded.Open("ledger", embedded.Testing(
+				embedded.Options{Now: newClock().read}, class.on(files, &full), 0))
 			if err != nil {
 				t.Fatalf("open: %v", err)
 			}
 			fund(t, ledger, 1)
-			failing.Store(true)
+			full.Store(true)
 			answered, err := untilError(t.Context(), ledger)
-			if !errors.Is(err, embedded.ErrFailed) || !namesDirectory(err) {
-				t.Errorf("got %v, want ErrFailed that names the directory", err)
-			}
+			wantFull(t, "create", err)
 			_, err = ledger.LookupTransfers(t.Context(), []ledgers.ID{{Lo: 100}})
-			if !errors.Is(err, embedded.ErrFailed) {
-				t.Errorf("look-up: got %v, want ErrFailed", err)
-			}
+			wantFull(t, "look-up", err)
 			survived := files.CrashClone(vfs.CrashCloneCfg{})
-			failing.Store(false)
-			err = ledger.Close()
-			if !errors.Is(err, embedded.ErrFailed) {
-				t.Errorf("close: got %v, want ErrFailed", err)
-			}
-			wantSurvived(t, survived, answered)
+			wantFull(t, "close", ledger.Close())
+
+			_, err = embedded.Open("ledger", embedded.Testing(
+				embedded.Options{Now: newClock().read}, class.on(survived, &full), 0))
+			wantFull(t, "open while full", err)
+			wantSurvived(t, survived.CrashClone(vfs.CrashCloneCfg{}), answered)
 		})
+	}
+}
+
+func wantFull(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, embedded.ErrFailed) || !namesDirectory(err) {
+		t.Errorf("%s: got %v, want ErrFailed that names the directory", what, err)
 	}
 }
 
@@ -233,7 +243,7 @@ func TestDamage(t *testing.T) {
 }
 
 func namesDirectory(err error) bool {
-	return strings.Contains(err.Error(), "ledger in ledger")
+	return err != nil && strings.Contains(err.Error(), "ledger in ledger")
 }
 
 func damageOnce(t *testing.T, running *vfs.MemFS, name string, region int) {

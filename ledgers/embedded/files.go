@@ -7,40 +7,41 @@ import (
 	"hash/crc32"
 	"io"
 	"strings"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // failStop is the file system that Pebble works on. When a log cannot be written, synced or made,
 // for instance because the disk is full, Pebble panics while it holds a lock that its own deferred
-// call releases a second time, and no recover helps. So such an error never reaches it: the ledger
-// fails, and the goroutine that asked stays here until the process ends. Nothing is written after a
-// failed sync, of which nobody knows what it left on the disk.
+// call releases a second time, and no recover helps. When a table cannot be written, Pebble tries
+// again at once and for ever, also while it is opened. So such an error never reaches it: the
+// ledger fails, and the goroutine that asked stays here until the process ends. Nothing is written
+// after a failed sync, of which nobody knows what it left on the disk.
 type failStop struct {
 	vfs.FS
 	fatal func(error)
-	// armed is set once the ledger is open; before, errors pass.
-	armed atomic.Bool
 }
 
 func (f *failStop) check(err error) {
-	if err != nil && f.armed.Load() {
+	if err != nil {
 		f.fatal(err)
 		select {}
 	}
 }
+
+// guarded reports whether the file is a log or a table. How the others fail, Pebble says.
+func guarded(name string) bool { return isLog(name) || strings.HasSuffix(name, ".sst") }
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
 // Create implements vfs.FS.
 func (f *failStop) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, category)
-	if !isLog(name) {
+	if !guarded(name) {
 		return file, err
 	}
 	f.check(err)
-	return failStopLog{file, f}, err
+	return failStopFile{file, f}, err
 }
 
 // ReuseForWrite implements vfs.FS.
@@ -48,11 +49,11 @@ func (f *failStop) ReuseForWrite(
 	oldname, newname string, category vfs.DiskWriteCategory,
 ) (vfs.File, error) {
 	file, err := f.FS.ReuseForWrite(oldname, newname, category)
-	if !isLog(newname) {
+	if !guarded(newname) {
 		return file, err
 	}
 	f.check(err)
-	return failStopLog{file, f}, err
+	return failStopFile{file, f}, err
 }
 
 // OpenDir implements vfs.FS.
@@ -78,44 +79,44 @@ func (d failStopDir) Sync() error {
 	return err
 }
 
-type failStopLog struct {
+type failStopFile struct {
 	vfs.File
 	files *failStop
 }
 
-func (l failStopLog) Write(p []byte) (int, error) {
-	n, err := l.File.Write(p)
-	l.files.check(err)
+func (f failStopFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.files.check(err)
 	return n, err
 }
 
-func (l failStopLog) WriteAt(p []byte, offset int64) (int, error) {
-	n, err := l.File.WriteAt(p, offset)
-	l.files.check(err)
+func (f failStopFile) WriteAt(p []byte, offset int64) (int, error) {
+	n, err := f.File.WriteAt(p, offset)
+	f.files.check(err)
 	return n, err
 }
 
-func (l failStopLog) Sync() error {
-	err := l.File.Sync()
-	l.files.check(err)
+func (f failStopFile) Sync() error {
+	err := f.File.Sync()
+	f.files.check(err)
 	return err
 }
 
-func (l failStopLog) SyncData() error {
-	err := l.File.SyncData()
-	l.files.check(err)
+func (f failStopFile) SyncData() error {
+	err := f.File.SyncData()
+	f.files.check(err)
 	return err
 }
 
-func (l failStopLog) SyncTo(length int64) (bool, error) {
-	full, err := l.File.SyncTo(length)
-	l.files.check(err)
+func (f failStopFile) SyncTo(length int64) (bool, error) {
+	full, err := f.File.SyncTo(length)
+	f.files.check(err)
 	return full, err
 }
 
-func (l failStopLog) Close() error {
-	err := l.File.Close()
-	l.files.check(err)
+func (f failStopFile) Close() error {
+	err := f.File.Close()
+	f.files.check(err)
 	return err
 }
 

@@ -20,8 +20,9 @@ const (
 )
 
 // Open opens the ledger in dir, which is made if it does not exist, and brings it to the state of
-// the last answer that was given. Errors are ErrInUse, ErrFormat, ErrCorrupt or the system's; each
-// names dir.
+// the last answer that was given. Errors are ErrInUse, ErrFormat, ErrCorrupt, ErrFailed or the
+// system's; each names dir. ErrFailed means that a file could not be written, for instance because
+// the disk is full: nothing is lost, but this process keeps hold of the directory until it ends.
 func Open(dir string, options *Options) (*Ledger, error) {
 	l := &Ledger{
 		dir:     dir,
@@ -34,38 +35,18 @@ func Open(dir string, options *Options) (*Ledger, error) {
 	}
 	l.queue = newQueue(l.options.QueueLength)
 	l.readers.limit = l.options.QueueLength
-	lock, err := lockDir(dir, l.options.fs)
-	if err != nil {
-		return nil, err
-	}
-	err = checkLog(dir, l.options.fs)
-	if err != nil {
-		_ = lock.Close()
-		return nil, describe(dir, err, errOpen)
-	}
-	files := &failStop{FS: l.options.fs, fatal: l.fail}
-	l.db, err = pebble.Open(dir, pebbleOptions(files, lock, l.options.memTableBytes, l.fail))
-	if err != nil {
-		_ = lock.Close()
-		return nil, describe(dir, err, errOpen)
-	}
-	err = l.startSafely()
-	if err != nil {
-		l.metrics.unregister()
-		l.store.endReads()
-		_ = l.db.Close()
-		_ = lock.Close()
-		return nil, describe(dir, err, errOpen)
-	}
-	l.lock = lock
+	opened := make(chan error, 1)
+	go func() { opened <- l.open() }()
+	// When a file cannot be written, Pebble does not come back (see failStop). Its goroutines and
+	// its lock are left behind then, on purpose: whoever cannot open the ledger ends the process.
 	select {
-	case <-l.failed: // in the background, while opening
-		close(l.stopped)
-		close(l.retired)
-		return nil, l.Close()
-	default:
+	case err := <-opened:
+		if err != nil {
+			return nil, describe(dir, err, errOpen)
+		}
+	case <-l.failed:
+		return nil, l.failure
 	}
-	files.armed.Store(true)
 	go l.write()
 	go l.answer()
 	if l.options.Retention > 0 {
@@ -76,21 +57,46 @@ func Open(dir string, options *Options) (*Ledger, error) {
 	return l, nil
 }
 
+// open locks the directory and reads what is in it.
+func (l *Ledger) open() error {
+	lock, err := lockDir(l.dir, l.options.fs)
+	if err != nil {
+		return err
+	}
+	l.lock = lock
+	err = checkLog(l.dir, l.options.fs)
+	if err != nil {
+		_ = lock.Close()
+		return err
+	}
+	files := &failStop{FS: l.options.fs, fatal: l.fail}
+	l.db, err = pebble.Open(l.dir, pebbleOptions(files, lock, l.options.memTableBytes, l.fail))
+	if err != nil {
+		_ = lock.Close()
+		return err
+	}
+	err = l.startSafely()
+	if err != nil {
+		l.metrics.unregister()
+		l.store.endReads()
+		_ = l.db.Close()
+		_ = lock.Close()
+	}
+	return err
+}
+
 // lockDir makes sure that dir exists and that nobody else has it open.
 func lockDir(dir string, files vfs.FS) (*pebble.Lock, error) {
 	err := files.MkdirAll(dir, 0o750)
 	if err != nil {
-		return nil, describe(dir, err, errOpen)
+		return nil, err
 	}
 	lock, err := pebble.LockDirectory(dir, files)
 	var system *fs.PathError
-	switch {
-	case errors.As(err, &system):
-		return nil, describe(dir, err, errOpen)
-	case err != nil:
-		return nil, describe(dir, err, ErrInUse)
+	if err != nil && !errors.As(err, &system) {
+		return nil, fmt.Errorf("%w: %w", ErrInUse, err)
 	}
-	return lock, nil
+	return lock, err
 }
 
 func pebbleOptions(
@@ -175,14 +181,13 @@ func (l *Ledger) start() error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case format > formatVersion:
+	if format > formatVersion {
 		return ErrFormat
-	case format == 0:
-		err = l.db.Set(keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion), pebble.Sync)
-		if err != nil {
-			return err
-		}
+	}
+	// Also when it is there already: that the log can be written shows now, not at the first call.
+	err = l.db.Set(keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion), pebble.Sync)
+	if err != nil {
+		return err
 	}
 	last, err := l.recoverAccounts(false)
 	if err != nil {

@@ -51,7 +51,7 @@ func verify(dir string, files vfs.FS) (report Report, err error) {
 	}
 	lock, err := lockDir(dir, files)
 	if err != nil {
-		return Report{}, err
+		return Report{}, describe(dir, err, errOpen)
 	}
 	defer lock.Close()
 	err = checkLog(dir, files)

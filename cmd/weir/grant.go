@@ -18,6 +18,14 @@ The same id sent again is answered the same and granted once, for ever.`
 	return cmd
 }
 
+func newRevokeCommand() *cobra.Command {
+	cmd := newChangeCommand("revoke", (*client.Client).Revoke)
+	cmd.Short = "Lower one subject's quota for good"
+	cmd.Long = `Lower one subject's quota for good, by no more than is free now.
+The same id sent again is answered the same and revoked once, for ever.`
+	return cmd
+}
+
 // newChangeCommand makes the command for a grant or a revocation.
 func newChangeCommand(name string,
 	change func(*client.Client, context.Context, wire.ChangeRequest) (wire.Change, error),

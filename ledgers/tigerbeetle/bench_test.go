@@ -15,6 +15,7 @@ import (
 
 	"weir/ledgers"
 	"weir/ledgers/tigerbeetle"
+	"weir/ledgers/tigerbeetle/tbtest"
 )
 
 // benchSubjects is how many accounts the checks of a benchmark are spread over.
@@ -30,9 +31,9 @@ const roundTime = time.Second
 //	TIGERBEETLE=/path/to/tigerbeetle \
 //		go test -run '^$' -bench Checks -benchtime 10x ./ledgers/tigerbeetle
 func BenchmarkChecks(b *testing.B) {
-	c := shared(b, normal)
+	c := shared(b, tbtest.Normal)
 	ledger := c.open(b)
-	bare, err := client.NewClient(client.ToUint128(c.id.Lo), c.addresses)
+	bare, err := client.NewClient(client.ToUint128(c.ID().Lo), c.Addresses())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"weir/ledgers/ledgertest"
+	"weir/ledgers/tigerbeetle/tbtest"
 )
 
 // TestConformance holds a real TigerBeetle to the specification.
 func TestConformance(t *testing.T) {
-	modes := []mode{development, normal}
+	modes := []tbtest.Mode{tbtest.Development, tbtest.Normal}
 	if os.Getenv("WEIR_LONG") == "1" {
-		modes = append(modes, threeNodes)
+		modes = append(modes, tbtest.ThreeReplicas)
 	}
 	for _, m := range modes {
-		t.Run(m.name, func(t *testing.T) { ledgertest.Run(t, shared(t, m).harness) })
+		t.Run(string(m), func(t *testing.T) { ledgertest.Run(t, shared(t, m).harness) })
 	}
 }

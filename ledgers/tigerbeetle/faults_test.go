@@ -5,12 +5,12 @@ import (
 	"errors"
 	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"weir/ledgers"
 	"weir/ledgers/tigerbeetle"
+	"weir/ledgers/tigerbeetle/tbtest"
 )
 
 // sessionsMax is how many sessions a cluster keeps, and connectionsMax how many clients a replica
@@ -20,12 +20,19 @@ const (
 	connectionsMax = 8
 )
 
-// signal sends a signal to the process.
-func (r *replica) signal(t testing.TB, s syscall.Signal) {
+func pause(t testing.TB, c cluster) {
 	t.Helper()
-	err := syscall.Kill(r.pid, s)
+	err := c.Pause(0)
 	if err != nil {
-		t.Fatalf("signal %v: %v", s, err)
+		t.Fatalf("pause: %v", err)
+	}
+}
+
+func resume(t testing.TB, c cluster) {
+	t.Helper()
+	err := c.Resume(0)
+	if err != nil {
+		t.Fatalf("resume: %v", err)
 	}
 }
 
@@ -33,7 +40,7 @@ func (r *replica) signal(t testing.TB, s syscall.Signal) {
 // session that its client closed counts until it is the idlest, and a replica takes only as many
 // connections as sessions: so not all others come at once.
 func TestEviction(t *testing.T) {
-	c := own(t, development)
+	c := own(t, tbtest.Development)
 	reader, writer := c.open(t), c.open(t)
 	someAccounts(t, reader)
 	sent := someTransfers(10, 1)
@@ -61,9 +68,9 @@ func TestEviction(t *testing.T) {
 }
 
 // pass opens a session, makes a call and closes it.
-func pass(t testing.TB, c *cluster) {
+func pass(t testing.TB, c cluster) {
 	t.Helper()
-	ledger, err := tigerbeetle.Open(c.addresses, c.id, nil)
+	ledger, err := tigerbeetle.Open(c.Addresses(), c.ID(), nil)
 	if err != nil {
 		t.Errorf("open: %v", err)
 		return
@@ -81,10 +88,10 @@ func pass(t testing.TB, c *cluster) {
 // TestPausedServer stops the server for a while: calls end with their contexts, the bound holds,
 // and what was given up is there once the server goes on.
 func TestPausedServer(t *testing.T) {
-	c := own(t, development)
+	c := own(t, tbtest.Development)
 	ledger := c.openWith(t, &tigerbeetle.Options{QueueEvents: 10})
 	someAccounts(t, ledger)
-	c.replicas[0].signal(t, syscall.SIGSTOP)
+	pause(t, c)
 	const deadline = 100 * time.Millisecond
 	for n := range 10 {
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -100,7 +107,7 @@ func TestPausedServer(t *testing.T) {
 	if !errors.Is(err, ledgers.ErrBusy) {
 		t.Errorf("one more: got %v, want ErrBusy", err)
 	}
-	c.replicas[0].signal(t, syscall.SIGCONT)
+	resume(t, c)
 	deadlineOfAll := time.Now().Add(time.Minute)
 	for {
 		_, err = ledger.LookupAccounts(t.Context(), []ledgers.ID{{Lo: 1}})
@@ -118,21 +125,25 @@ func TestPausedServer(t *testing.T) {
 // TestCloseWhilePaused closes with calls in flight to a server that does not answer, and to one
 // that was never there.
 func TestCloseWhilePaused(t *testing.T) {
-	c := own(t, development)
+	c := own(t, tbtest.Development)
 	options := &tigerbeetle.Options{CloseTimeout: 200 * time.Millisecond}
 	before := runtime.NumGoroutine()
 	for _, connected := range []bool{true, false} {
-		addresses := c.addresses
+		addresses := c.Addresses()
+		var err error
 		if !connected {
-			addresses = freeAddresses(t, 1)
+			addresses, err = tbtest.FreeAddresses(1)
 		}
-		ledger, err := tigerbeetle.Open(addresses, c.id, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ledger, err := tigerbeetle.Open(addresses, c.ID(), options)
 		if err != nil {
 			t.Fatalf("open: %v", err)
 		}
 		if connected {
 			someAccounts(t, ledger)
-			c.replicas[0].signal(t, syscall.SIGSTOP)
+			pause(t, c)
 		}
 		const calls = 20
 		errs := make(chan error, calls)
@@ -155,7 +166,7 @@ func TestCloseWhilePaused(t *testing.T) {
 			}
 		}
 	}
-	c.replicas[0].signal(t, syscall.SIGCONT)
+	resume(t, c)
 	for range 100 {
 		if runtime.NumGoroutine() <= before {
 			return
@@ -168,7 +179,7 @@ func TestCloseWhilePaused(t *testing.T) {
 // TestRestartedServer kills the server while calls are under way and starts it again: the session
 // goes on, and every call is answered.
 func TestRestartedServer(t *testing.T) {
-	c := own(t, development)
+	c := own(t, tbtest.Development)
 	ledger := c.open(t)
 	someAccounts(t, ledger)
 	const calls = 50
@@ -179,8 +190,8 @@ func TestRestartedServer(t *testing.T) {
 			errs <- err
 		}()
 	}
-	c.replicas[0].kill()
-	err := c.replicas[0].start()
+	c.Kill(0)
+	err := c.Restart(0)
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}

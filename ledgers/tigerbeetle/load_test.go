@@ -11,6 +11,7 @@ import (
 
 	"weir/ledgers"
 	"weir/ledgers/tigerbeetle"
+	"weir/ledgers/tigerbeetle/tbtest"
 )
 
 // load makes checks on a ledger, with ids that no other has.
@@ -71,7 +72,7 @@ func TestManyChecksAtOnce(t *testing.T) {
 		t.Run(fmt.Sprint(callers), func(t *testing.T) {
 			const users = 3
 			quota := callers / 2
-			l := newLoad(t, shared(t, development).open(t), users, uint64(quota))
+			l := newLoad(t, shared(t, tbtest.Development).open(t), users, uint64(quota))
 			results := make([][]ledgers.TransferResult, callers)
 			errs := make([]error, callers)
 			sent := make([][]ledgers.Transfer, callers)
@@ -147,9 +148,9 @@ func (l *load) wantCharged(charged []int, quota int) {
 
 // TestServersRealSize sends chains of what a server in development mode takes, and one more.
 func TestServersRealSize(t *testing.T) {
-	c := shared(t, development)
+	c := shared(t, tbtest.Development)
 	if given(t) != nil {
-		t.Skipf("what the cluster of %s takes is not known", addressesEnv)
+		t.Skipf("what the cluster of %s takes is not known", tbtest.AddressesEnv)
 	}
 	l := newLoad(t, c.open(t), 1, 1<<40)
 	chain := func(n, length int) []ledgers.Transfer {

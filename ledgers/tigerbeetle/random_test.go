@@ -8,6 +8,7 @@ import (
 
 	"weir/ledgers"
 	"weir/ledgers/ledgertest"
+	"weir/ledgers/tigerbeetle/tbtest"
 )
 
 // How many random sequences are sent to a real TigerBeetle, how many at once, as they mostly wait
@@ -29,7 +30,7 @@ func (lent) Close() error { return nil }
 // compared with too. WEIR_SEED gives the first seed. All sequences share one
 // session, so that their calls go together in its requests.
 func TestRandom(t *testing.T) {
-	session := shared(t, development).harness(t)
+	session := shared(t, tbtest.Development).harness(t)
 	session.Driver = lent{session.Driver}
 	open := func(testing.TB) ledgertest.Harness { return session }
 	count := sequences

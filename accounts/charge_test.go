@@ -253,5 +253,17 @@ func TestChargeErrors(t *testing.T) {
 		b.Ledger = a.Ledger
 		wantError(t, accounts.CheckLedgers([]accounts.Limit{a, b}), accounts.ErrLedgerNumber)
 		wantError(t, accounts.CheckLedgers([]accounts.Limit{{Name: "c"}}), accounts.ErrLedgerNumber)
+
+		usd, limits := accounts.Asset{Code: "USD", Ledger: 7}, []accounts.Limit{a}
+		err := accounts.CheckLedgers(limits, usd, accounts.Asset{Code: "EUR", Ledger: 8})
+		if err != nil {
+			t.Errorf("ledgers of their own: got %v, want no error", err)
+		}
+		wantError(t, accounts.CheckLedgers(limits, usd, accounts.Asset{Code: "EUR", Ledger: 7}),
+			accounts.ErrLedgerNumber)
+		wantError(t, accounts.CheckLedgers(limits, accounts.Asset{Code: "EUR", Ledger: a.Ledger}),
+			accounts.ErrLedgerNumber)
+		wantError(t, accounts.CheckLedgers(limits, accounts.Asset{Code: "EUR"}),
+			accounts.ErrLedgerNumber)
 	})
 }

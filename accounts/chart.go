@@ -9,9 +9,12 @@ import (
 
 // Codes of accounts. They are stored in the ledger and never change their meaning.
 const (
-	CodeOperator uint16 = 1 // grants quota and takes it back; no flags
-	CodeUser     uint16 = 2 // a subject's quota; debits must not exceed credits
-	CodeOverage  uint16 = 3 // what a subject used beyond its quota; no flags
+	AccountOperator uint16 = 1 // grants quota and takes it back; no flags
+	AccountUser     uint16 = 2 // a subject's quota; debits must not exceed credits
+	AccountOverage  uint16 = 3 // what a subject used beyond its quota; no flags
+
+	AccountMoney    uint16 = 5 // a subject's money; debits must not exceed credits
+	AccountTreasury uint16 = 6 // where an asset's money comes from and goes to; no flags
 )
 
 // Codes of transfers. They are stored in the ledger and never change their meaning.
@@ -22,6 +25,11 @@ const (
 	CodeRevocation uint16 = 4 // an admin's lasting cut of one subject's quota
 	CodeCharge     uint16 = 5 // what a check took
 	CodeGuard      uint16 = 6 // a unit taken and given back at once, to look without a charge
+	CodeOverage    uint16 = 7 // what was used although the quota did not have it
+
+	CodePayment    uint16 = 9  // money from one subject to another
+	CodeDeposit    uint16 = 10 // money from the treasury to a subject
+	CodeWithdrawal uint16 = 11 // money from a subject to the treasury
 )
 
 // QuotaCodes are the codes of quota steps. A ledger with a retention keeps their transfers also
@@ -36,6 +44,10 @@ var codeNames = map[uint16]string{
 	CodeRevocation: "revocation",
 	CodeCharge:     "charge",
 	CodeGuard:      "guard",
+	CodeOverage:    "overage",
+	CodePayment:    "payment",
+	CodeDeposit:    "deposit",
+	CodeWithdrawal: "withdrawal",
 }
 
 // LedgerNumber returns the ledger on which a limit of this name stands unless its config says
@@ -51,6 +63,18 @@ func LedgerNumber(limit string) uint32 {
 	}
 	return 1
 }
+
+// Asset is what the books have to know of a kind of money.
+type Asset struct {
+	// Code of the asset, part of every account's id.
+	Code string
+	// Ledger is the number of the asset's ledger, not 0; see [AssetLedger].
+	Ledger uint32
+}
+
+// AssetLedger returns the ledger on which an asset of this code stands unless its config says
+// otherwise: that of a limit named "asset:" and the code.
+func AssetLedger(code string) uint32 { return LedgerNumber("asset:" + code) }
 
 // Limit is what the books have to know of a limit.
 type Limit struct {
@@ -69,20 +93,34 @@ type Limit struct {
 // window returns the window in the ledger's nanoseconds.
 func (l Limit) window() uint64 { return uint64(l.WindowSeconds) * uint64(time.Second) }
 
-// CheckLedgers returns [ErrLedgerNumber] naming the limits if two of them share a ledger or one has
-// none: their subjects' units would mix.
-func CheckLedgers(limits []Limit) error {
-	taken := make(map[uint32]string, len(limits))
+// CheckLedgers returns [ErrLedgerNumber] naming both if two limits or assets share a ledger, or one
+// if it has none: their subjects' units would mix.
+func CheckLedgers(limits []Limit, assets ...Asset) error {
+	taken := make(map[uint32]string, len(limits)+len(assets))
 	for _, limit := range limits {
-		if limit.Ledger == 0 {
-			return fmt.Errorf("%w of limit %q is 0", ErrLedgerNumber, limit.Name)
+		err := take(taken, limit.Ledger, fmt.Sprintf("limit %q", limit.Name))
+		if err != nil {
+			return err
 		}
-		other, clash := taken[limit.Ledger]
-		if clash {
-			return fmt.Errorf("%w %d is that of limit %q and of limit %q",
-				ErrLedgerNumber, limit.Ledger, other, limit.Name)
-		}
-		taken[limit.Ledger] = limit.Name
 	}
+	for _, asset := range assets {
+		err := take(taken, asset.Ledger, fmt.Sprintf("asset %q", asset.Code))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take notes whose ledger a number is.
+func take(taken map[uint32]string, number uint32, owner string) error {
+	if number == 0 {
+		return fmt.Errorf("%w of %s is 0", ErrLedgerNumber, owner)
+	}
+	other, clash := taken[number]
+	if clash {
+		return fmt.Errorf("%w %d is that of %s and of %s", ErrLedgerNumber, number, other, owner)
+	}
+	taken[number] = owner
 	return nil
 }

@@ -76,6 +76,28 @@ func (ns Namespace) GrantTransfer(limit, subject, id string) ledgers.ID {
 	return ns.hash(nameOf("grant").text(limit).text(subject).text(id))
 }
 
+// MoneyAccount is the account of a subject's money of an asset.
+func (ns Namespace) MoneyAccount(asset, subject string) ledgers.ID {
+	return ns.hash(nameOf("account").text("asset").text(asset).text(subject))
+}
+
+// TreasuryAccount is the account that an asset's money comes from and goes to.
+func (ns Namespace) TreasuryAccount(asset string) ledgers.ID {
+	return ns.hash(nameOf("operator").text("asset").text(asset))
+}
+
+// DepositTransfer is the deposit or the withdrawal that a caller named id for a subject's money.
+// Both share one name: an id names one change.
+func (ns Namespace) DepositTransfer(asset, subject, id string) ledgers.ID {
+	return ns.hash(nameOf("grant").text("asset").text(asset).text(subject).text(id))
+}
+
+// MoneyTransfer is the payment that a caller named id for a subject that pays. Its chain's other
+// members are (member, this, k) for k = 1, 2, ...
+func (ns Namespace) MoneyTransfer(asset, from, id string) ledgers.ID {
+	return ns.hash(nameOf("money").text(asset).text(from).text(id))
+}
+
 // checkTransfer is the first transfer of the check that a caller named id. The id is scoped to the
 // set of accounts that the check names, sorted by account id.
 func (ns Namespace) checkTransfer(id string, sorted []Charge) ledgers.ID {
@@ -100,6 +122,22 @@ func (ns Namespace) EndTransfer(pending ledgers.ID) ledgers.ID {
 // the same request sent again.
 func (ns Namespace) fingerprint(kind string, sorted []Charge) ledgers.Amount {
 	n := nameOf(kind)
+	for _, c := range sorted {
+		n = n.text(c.Limit.Name).text(c.Subject).number(c.Amount)
+	}
+	return ledgers.Amount(ns.hash(n))
+}
+
+// moneyFingerprint is the fingerprint of a movement of money between subjects, and of what it takes
+// from limits.
+func (ns Namespace) moneyFingerprint(
+	kind, asset string, subjects []string, amount ledgers.Amount, sorted []Charge,
+) ledgers.Amount {
+	n := nameOf(kind).text(asset)
+	for _, subject := range subjects {
+		n = n.text(subject)
+	}
+	n = n.id(ledgers.ID(amount))
 	for _, c := range sorted {
 		n = n.text(c.Limit.Name).text(c.Subject).number(c.Amount)
 	}

@@ -20,6 +20,9 @@ func TestGoldenIDs(t *testing.T) {
 	one := []Charge{{Limit: Limit{Name: "api"}, Subject: "alice", Amount: 3, account: alice}}
 	two := append(slices.Clone(one), Charge{Limit: Limit{Name: "site"}, Subject: "all", account: site})
 	check := ns.checkTransfer("id-1", one)
+	payment := ns.MoneyTransfer("USD", "alice", "p-1")
+	daily := []Charge{{Limit: Limit{Name: "daily"}, Subject: "alice", Amount: 99_999}}
+	paid := ledgers.AmountOf(99_999)
 	rows := []struct {
 		name string
 		got  ledgers.ID
@@ -37,6 +40,16 @@ func TestGoldenIDs(t *testing.T) {
 		{"member", ns.MemberTransfer(check, 1), "ac69139f83118df0b92e32a7c7ecc63a"},
 		{"end", ns.EndTransfer(check), "2b06ad90be468ccc8f2f8055e18286bc"},
 		{"fingerprint", ledgers.ID(ns.fingerprint("check", one)), "7ef1fc1d5efb81d0a0cb944796697282"},
+		{"money account", ns.MoneyAccount("USD", "alice"), "20a292c3c04d817e8352eacbfbcf6cef"},
+		{"treasury", ns.TreasuryAccount("USD"), "629cf4c59ae7809e9f861ffc274f9685"},
+		{"deposit", ns.DepositTransfer("USD", "alice", "d-1"), "57d83e14b1018b9abde279870d47c33b"},
+		{"payment", payment, "498514708ba185d0af74c27f51886890"},
+		{"member of a payment", ns.MemberTransfer(payment, 1), "836a62b8267a850bab51db518891b48f"},
+		{"fingerprint of a payment", ledgers.ID(ns.moneyFingerprint(
+			"payment", "USD", []string{"alice", "bob"}, paid, daily)),
+			"b33af3343b7b83e1a4f82fa5bf05f817"},
+		{"fingerprint of a deposit", ledgers.ID(ns.moneyFingerprint(
+			"deposit", "USD", []string{"alice"}, paid, nil)), "45ddda12334c8a8093fd0b5a669c857d"},
 	}
 	for _, row := range rows {
 		if row.got.String() != row.want {
@@ -68,11 +81,15 @@ func TestIDsKeepPartsApart(t *testing.T) {
 func TestGoldenLedgerNumbers(t *testing.T) {
 	want := map[string]uint32{
 		"api-requests": 1605762998, "egress": 1367612227, "a": 1699463305, "a:b": 868340111,
+		"asset:USD": 566289060,
 	}
 	for name, number := range want {
 		if got := LedgerNumber(name); got != number {
 			t.Errorf("LedgerNumber(%q): got %d, want %d", name, got, number)
 		}
+	}
+	if got := AssetLedger("USD"); got != want["asset:USD"] {
+		t.Errorf("AssetLedger(USD): got %d, want %d", got, want["asset:USD"])
 	}
 }
 

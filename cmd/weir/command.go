@@ -20,7 +20,7 @@ import (
 // What the process says with its exit status: 0 is yes, and a program that asks can tell a no from
 // a failure.
 const (
-	exitNo    = 1 // the check was denied, the ledger is not sound
+	exitNo    = 1 // the check was denied, the config or the ledger is not sound
 	exitError = 2
 )
 
@@ -51,6 +51,12 @@ func runCommand(ctx context.Context, args []string, in io.Reader, out, errOut io
 		_, _ = fmt.Fprintf(errOut, "weir: %v\n", err)
 		return exitError
 	}
+}
+
+// sayNo ends a command whose answer is no with the reason on the error stream.
+func sayNo(cmd *cobra.Command, reason error) error {
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %v\n", reason) // the exit status says it all
+	return statusError(exitNo)
 }
 
 func newRootCommand() *cobra.Command {

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
@@ -11,6 +14,8 @@ import (
 	"testing"
 
 	"weir/api/wire"
+	"weir/ledgers"
+	"weir/ledgers/embedded"
 )
 
 const twoLimits = `{name: a, kind: request-rate, quota: 10, window: 300s}
@@ -193,8 +198,85 @@ func TestConfigCheck(t *testing.T) {
 	bad := filepath.Join("testdata", "config", "busted_window_no_unit.yaml")
 	t.Setenv(envConfig, bad)
 	got = weir(t, "config", "check")
-	if got.status != exitError || !strings.Contains(got.err, bad+": limits[0].window: ") {
-		t.Errorf("got %d, %q, want 2, the file of WEIR_CONFIG and the key", got.status, got.err)
+	if got.status != exitNo || !strings.Contains(got.err, bad+": limits[0].window: ") {
+		t.Errorf("got %d, %q, want 1, the file of WEIR_CONFIG and the key", got.status, got.err)
+	}
+}
+
+// What is sound is 0, what is not is 1, and 2 is what could not be looked at.
+//
+// tidy:table what can be checked, and what the exit status says of it
+func TestExitStatusOfChecks(t *testing.T) {
+	configs := filepath.Join("testdata", "config")
+	root := t.TempDir()
+	used, damaged := filepath.Join(root, "used"), filepath.Join(root, "damaged")
+	c := testConfig(t, twoLimits)
+	c.Data = used
+	s, _ := startService(t, c)
+	damagedLedger(t, damaged)
+	huge := filepath.Join(root, "huge.yaml")
+	err := os.WriteFile(huge, bytes.Repeat([]byte("#\n"), maxConfigBytes), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := []struct {
+		args   []string
+		status int
+		err    string
+	}{
+		{[]string{"config", "check", "--config", shipped}, 0, ""},
+		{[]string{"config", "check", "--config", filepath.Join(configs, "busted_kind.yaml")}, 1, "kind"},
+		{[]string{"config", "check", "--config", filepath.Join(configs, "busted_not_yaml.yaml")}, 1, "yaml"},
+		{[]string{"config", "check", "--config", filepath.Join(configs, "busted_list.yaml")}, 1, "yaml"},
+		{[]string{"config", "check", "--config", filepath.Join(configs, "busted_two_documents.yaml")}, 1, "one"},
+		{[]string{"config", "check", "--config", huge}, 1, "longer"},
+		{[]string{"config", "check", "--config", filepath.Join(root, "absent.yaml")}, 2, "there is no config"},
+		{[]string{"config", "check", "--config", root}, 2, "directory"},
+		{[]string{"config", "check", "--confg", shipped}, 2, "--confg"},
+		{[]string{"config", "check", "twice"}, 2, "want: weir config check"},
+		{[]string{"verify", damaged}, 1, damaged},
+		{[]string{"verify", used}, 2, "in use"},
+		{[]string{"verify", filepath.Join(root, "absent")}, 2, "absent"},
+		{[]string{"verify", huge}, 2, huge},
+		{[]string{"verify", used, damaged}, 2, "at most 1"},
+		{[]string{"verify", "--config", filepath.Join(configs, "busted_kind.yaml")}, 2, "kind"},
+		{[]string{"check", "a", "alice", "--cost", "10", "--server", s.address()}, 0, ""},
+		{[]string{"check", "a", "alice", "--server", s.address()}, 1, ""},
+		{[]string{"check", "c", "alice", "--server", s.address()}, 2, "unknown-limit"},
+	}
+	t.Setenv(envToken, testToken)
+	for _, row := range rows {
+		got := weir(t, row.args...)
+		if got.status != row.status || !strings.Contains(got.err, row.err) ||
+			(row.err == "") != (got.err == "") {
+			t.Errorf("weir %q: got exit status %d and %q, want %d and %q", row.args, got.status,
+				got.err, row.status, row.err)
+		}
+	}
+}
+
+// damagedLedger makes a ledger, whose manifest is not one.
+func damagedLedger(t testing.TB, dir string) {
+	t.Helper()
+	ledger, err := embedded.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ledger.CreateAccounts(t.Context(),
+		[]ledgers.Account{{ID: ledgers.ID{Lo: 1}, Ledger: 1, Code: 1}})
+	err = errors.Join(err, ledger.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatalf("found no manifest in %s (%v)", dir, err)
+	}
+	for _, manifest := range manifests {
+		err = os.WriteFile(manifest, []byte("not what was written"), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

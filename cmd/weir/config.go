@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -73,20 +71,36 @@ type config struct {
 // count most; flags may be nil. Nothing is overlooked: a key that is not known, a limit that cannot
 // be, a number that is not exact is an error, which names the key's path.
 func loadConfig(path string, flags *pflag.FlagSet) (*config, error) {
-	file, err := readConfig(path)
+	text, err := readConfig(path)
 	if err != nil {
 		return nil, err
 	}
+	file, err := parseYAML(text)
+	if err != nil {
+		return nil, &unsoundError{path, err}
+	}
 	c, err := parseConfig(file, flags)
 	if err != nil {
-		return nil, fmt.Errorf("config %s: %w", path, err)
+		return nil, &unsoundError{path, err}
 	}
 	c.Path = path
 	return c, nil
 }
 
-// readConfig returns the file's keys and values as they are written.
-func readConfig(path string) (map[string]any, error) {
+// unsoundError says what is wrong with a config that was read.
+type unsoundError struct {
+	path  string
+	cause error
+}
+
+// Error names the file and the cause.
+func (e *unsoundError) Error() string { return fmt.Sprintf("config %s: %v", e.path, e.cause) }
+
+// Unwrap returns the cause.
+func (e *unsoundError) Unwrap() error { return e.cause }
+
+// readConfig returns the text of the file. Its errors say nothing about whether it is sound.
+func readConfig(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no config %s: make one, or name it by --config", path)
@@ -100,36 +114,9 @@ func readConfig(path string) (map[string]any, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(text) > maxConfigBytes {
-		return nil, fmt.Errorf("config %s is longer than %d bytes", path, maxConfigBytes)
+		return nil, &unsoundError{path, fmt.Errorf("is longer than %d bytes", maxConfigBytes)}
 	}
-	if !isOneDocument(text) { // what follows would be passed over
-		return nil, fmt.Errorf("config %s: want one YAML document, not several", path)
-	}
-	decoder, err := viper.NewCodecRegistry().Decoder("yaml")
-	if err != nil {
-		return nil, fmt.Errorf("config %s: %w", path, err)
-	}
-	values := make(map[string]any)
-	err = decoder.Decode(text, values)
-	if err != nil {
-		return nil, fmt.Errorf("config %s: %w", path, err)
-	}
-	return values, nil
-}
-
-// isOneDocument reports whether nothing follows the first YAML document. A line that begins with
-// one of the markers always ends it.
-func isOneDocument(text []byte) bool {
-	begun := false
-	for line := range bytes.Lines(text) {
-		marker := bytes.HasPrefix(line, []byte("---")) || bytes.HasPrefix(line, []byte("..."))
-		if marker && begun {
-			return false
-		}
-		line = bytes.TrimSpace(line)
-		begun = begun || len(line) > 0 && line[0] != '#' && line[0] != '%'
-	}
-	return true
+	return text, nil
 }
 
 // parseConfig makes a config of the values of a file, the environment and flags.
@@ -227,7 +214,7 @@ func newSettingReader(file map[string]any, flags *pflag.FlagSet) (*settingReader
 func (s *settingReader) get(key string) any {
 	defaults := map[string]any{
 		"listen": defaultListen, "data": defaultData, "ledger.driver": driverEmbedded,
-		"namespace": defaultNamespace, "revision": 0, "retention": "0",
+		"namespace": defaultNamespace, "revision": "0", "retention": "0",
 	}
 	if !s.v.IsSet(key) {
 		return defaults[key]
@@ -300,76 +287,4 @@ func checkKeys(parent string, values map[string]any, known []string) error {
 		}
 	}
 	return nil
-}
-
-// asText reads a text.
-func asText(value any) (string, error) {
-	text, ok := value.(string)
-	switch {
-	case !ok:
-		return "", fmt.Errorf("%v: want text: put it in quotes", value)
-	case text == "":
-		return "", fmt.Errorf("is empty")
-	}
-	return text, nil
-}
-
-// asSwitch reads on or off.
-func asSwitch(value any) (bool, error) {
-	switch value {
-	case "on", true:
-		return true, nil
-	case "off", false:
-		return false, nil
-	}
-	return false, fmt.Errorf("%v: want on or off", value)
-}
-
-// asWhole reads a whole number, which YAML or a text may hold. What YAML takes for a fraction, as
-// 1e3 and numbers of more than 64 bits, is refused: it need not be what was written.
-func asWhole(value any, most uint64) (uint64, error) {
-	n, ok := uint64(0), false
-	switch v := value.(type) {
-	case int:
-		n, ok = uint64(v), v >= 0
-	case int64:
-		n, ok = uint64(v), v >= 0
-	case uint64:
-		n, ok = v, true
-	case string:
-		parsed, err := strconv.ParseUint(v, 10, 64)
-		n, ok = parsed, err == nil
-	}
-	if !ok || n > most {
-		return 0, fmt.Errorf("%v: want a whole number from 0 to %d, in digits only", value, most)
-	}
-	return n, nil
-}
-
-// asDuration reads a duration such as 60s, 1h30m or 30d. A number without a unit is refused, but
-// for 0: nobody can tell whether 60 means seconds.
-func asDuration(value any) (time.Duration, error) {
-	text, ok := value.(string)
-	if !ok {
-		text = fmt.Sprint(value)
-	}
-	_, err := strconv.ParseFloat(text, 64)
-	if err == nil && text != "0" {
-		return 0, fmt.Errorf("%s: has no unit: write %ss for seconds", text, text)
-	}
-	days, rest, hasDays := strings.Cut(text, "d")
-	if !hasDays {
-		days, rest = "0", text
-	}
-	if rest == "" {
-		rest = "0"
-	}
-	const mostDays = 1<<63/uint64(day) - 1
-	n, err := strconv.ParseUint(days, 10, 64)
-	d, err2 := time.ParseDuration(rest)
-	sum := time.Duration(n)*day + d
-	if err != nil || err2 != nil || n > mostDays || sum < d || hasDays && d < 0 {
-		return 0, fmt.Errorf("%q: want a duration, as in 60s, 24h or 30d", text)
-	}
-	return sum, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -21,9 +22,14 @@ func newConfigCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say whether the config is sound, and what limits it makes",
-		Args:  wantArgs(0),
+		Long: `Say whether the config is sound, and what limits it makes: exit with 0 if it is sound,
+1 if it is not, 2 if that cannot be told, as when there is none.`,
+		Args: wantArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := configOf(cmd)
+			if _, unsound := errors.AsType[*unsoundError](err); unsound {
+				return sayNo(cmd, err)
+			}
 			if err != nil {
 				return err
 			}

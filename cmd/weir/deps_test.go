@@ -55,6 +55,8 @@ var homes = []struct {
 		"one place reads config; all others are given values"},
 	{"github.com/tigerbeetle/tigerbeetle-go", []string{"ledgers/tigerbeetle"},
 		"its types and its need of cgo stay behind the Driver"},
+	{"go.yaml.in/yaml/v3", []string{"cmd/weir"},
+		"the numbers of a config are read as they are written, which viper's codec does not show"},
 	{"golang.org/x/sync", []string{"."},
 		"what the standard library leaves out"},
 	{"lukechampine.com/uint128", []string{"."},

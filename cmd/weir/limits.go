@@ -3,10 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math/big"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"weir/accounts"
@@ -116,30 +114,4 @@ func parseLimit(values map[string]any) (l limiter.Limit, key string, err error) 
 		l.RemainingOff = !on
 	}
 	return l, "", nil
-}
-
-// asQuota reads a number of units; where they are bytes, a size such as 10MB (10^7) or 1GiB (2^30)
-// will do, if it comes to whole bytes.
-func asQuota(value any, kind limiter.Kind) (uint64, error) {
-	text, ok := value.(string)
-	unit := strings.TrimLeft(text, "0123456789.")
-	if !ok || unit == "" && !strings.Contains(text, ".") {
-		return asWhole(value, accounts.MaxQuota)
-	}
-	if kind != limiter.Bandwidth {
-		return 0, fmt.Errorf("%q: want a whole number; only %s has sizes", text, limiter.Bandwidth)
-	}
-	number, isNumber := new(big.Rat).SetString(strings.TrimSuffix(text, unit))
-	scale, err := humanize.ParseBigBytes("1" + unit)
-	if !isNumber || err != nil || strings.HasPrefix(unit, ",") {
-		return 0, fmt.Errorf("%q: want a number of bytes, or a size as in 10MB or 1GiB", text)
-	}
-	number.Mul(number, new(big.Rat).SetInt(scale))
-	if !number.IsInt() {
-		return 0, fmt.Errorf("%q: does not come to whole bytes", text)
-	}
-	if !number.Num().IsUint64() || number.Num().Uint64() > accounts.MaxQuota {
-		return 0, fmt.Errorf("%q: want at most %d bytes", text, uint64(accounts.MaxQuota))
-	}
-	return number.Num().Uint64(), nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,9 @@ with 0 if it is sound, 1 if it is not, 2 if that cannot be told.`,
 
 func verify(cmd *cobra.Command, dir string) error {
 	report, err := embedded.Verify(dir)
+	if errors.Is(err, embedded.ErrCorrupt) {
+		return sayNo(cmd, err)
+	}
 	if err != nil {
 		return err
 	}

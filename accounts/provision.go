@@ -68,13 +68,13 @@ func (b *Book) open(ctx context.Context, charges []Charge) ([]opening, error) {
 		if !known {
 			operators = append(operators, operator)
 			accounts = append(accounts, ledgers.Account{
-				ID: operator, Ledger: c.Limit.Ledger, Code: CodeOperator,
+				ID: operator, Ledger: c.Limit.Ledger, Code: AccountOperator,
 			})
 		}
 	}
 	for _, c := range charges {
 		accounts = append(accounts, ledgers.Account{
-			ID: c.account, Ledger: c.Limit.Ledger, Code: CodeUser,
+			ID: c.account, Ledger: c.Limit.Ledger, Code: AccountUser,
 			Flags: ledgers.DebitsMustNotExceedCredits,
 		})
 	}

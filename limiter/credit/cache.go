@@ -27,7 +27,9 @@ type store interface {
 }
 
 // memory is the store in this process. Its lock is held for the time of a look-up, by fetches too:
-// never while one waits.
+// never while one waits. When it is full, it forgets whom it learned of the longest ago. That is
+// nearly whom nobody asks for, as whoever is asked for is learned anew, and it lets decisions read
+// side by side. While the source is down nothing is learned, and nothing is forgotten.
 type memory struct {
 	entries *lru.Cache[string, Entry]
 }
@@ -41,7 +43,7 @@ func newMemory(maxSubjects int) (*memory, error) {
 }
 
 func (m *memory) read(subject string) (Entry, error) {
-	entry, _ := m.entries.Get(subject)
+	entry, _ := m.entries.Peek(subject)
 	return entry, nil
 }
 

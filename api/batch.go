@@ -30,7 +30,7 @@ func (s *Server) batch(c echo.Context) error {
 		return badRequest("a batch takes no Idempotency-Key: each check has its own id")
 	}
 	var body batchBody
-	err := readBody(c, maxBatchBody, 1, &body)
+	err := readBody(c, maxBatchBody, func(data []byte) error { return decode(data, 1, &body) })
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *Server) one(ctx context.Context, check []byte, instance string) (result
 		}
 	}()
 	var body wire.CheckRequest
-	err := decode(check, allLevels, &body)
+	err := decodeCheck(check, &body)
 	if err != nil {
 		return fail(err)
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"time"
@@ -15,10 +16,13 @@ import (
 // allLevels has every level of a body checked: no body has more.
 const allLevels = 8
 
+// usualAnswer is how long most answers are at most, in bytes.
+const usualAnswer = 512
+
 // check decides one request.
 func (s *Server) check(c echo.Context) error {
 	var body wire.CheckRequest
-	err := readBody(c, maxBody, allLevels, &body)
+	err := readBody(c, maxBody, func(data []byte) error { return decodeCheck(data, &body) })
 	if err != nil {
 		return err
 	}
@@ -35,12 +39,26 @@ func (s *Server) check(c echo.Context) error {
 		return err
 	}
 	describe(c.Response().Header(), &d)
-	answer := decisionOf(&d)
 	if d.Allowed {
-		return send(c, http.StatusOK, plainJSON, &answer)
+		return sendAllowed(c, &d)
 	}
+	answer := decisionOf(&d)
 	denial := denialOf(&d, &answer, c.Request().URL.EscapedPath())
 	return send(c, denial.Status, problemJSON, &denial)
+}
+
+// sendAllowed writes an admission.
+func sendAllowed(c echo.Context, d *limiter.Decision) error {
+	b := buffers.Get().(*bytes.Buffer) //nolint:forcetypeassert // it holds nothing else
+	defer release(b)
+	b.Grow(usualAnswer)
+	data, plain := appendAllowed(b.AvailableBuffer(), d)
+	if !plain {
+		answer := decisionOf(d)
+		return send(c, http.StatusOK, plainJSON, &answer)
+	}
+	respond(c, http.StatusOK, plainJSON, data)
+	return nil
 }
 
 // requestOf reads the two forms of a check.

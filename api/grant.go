@@ -20,7 +20,7 @@ func (s *Server) change(c echo.Context,
 	apply func(context.Context, limiter.Change) (limiter.Changed, error),
 ) error {
 	var body wire.ChangeRequest
-	err := readBody(c, maxBody, allLevels, &body)
+	err := readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
 	if err != nil {
 		return err
 	}

@@ -40,9 +40,8 @@ func release(b *bytes.Buffer) {
 	buffers.Put(b)
 }
 
-// readBody reads the JSON object in a body of at most limit bytes into v. What is beyond levels
-// levels of nesting is only read as JSON and not checked further.
-func readBody(c echo.Context, limit int64, levels int, v any) error {
+// readBody reads a body of at most limit bytes and has it decoded. The data is of use until then.
+func readBody(c echo.Context, limit int64, decode func(data []byte) error) error {
 	_, err := query(c, nil)
 	if err != nil {
 		return err
@@ -59,10 +58,20 @@ func readBody(c echo.Context, limit int64, levels int, v any) error {
 	case err != nil:
 		return badRequest("the body could not be read to its end")
 	}
-	return decode(b.Bytes(), levels, v)
+	return decode(b.Bytes())
 }
 
-// decode reads a JSON object strictly; see strict for what encoding/json lets pass.
+// decodeCheck reads a check.
+func decodeCheck(data []byte, body *wire.CheckRequest) error {
+	if plainCheck(data, body) {
+		return nil
+	}
+	*body = wire.CheckRequest{}
+	return decode(data, allLevels, body)
+}
+
+// decode reads a JSON object strictly; see strict for what encoding/json lets pass. What is beyond
+// levels levels of nesting is only read as JSON and not checked further.
 func decode(data []byte, levels int, v any) error {
 	if !utf8.Valid(data) {
 		return badRequest("the body is not UTF-8")
@@ -209,9 +218,14 @@ func send(c echo.Context, status int, contentType []string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
+	respond(c, status, contentType, b.Bytes())
+	return nil
+}
+
+// respond writes an answer that is encoded.
+func respond(c echo.Context, status int, contentType []string, data []byte) {
 	response := c.Response()
 	response.Header()["Content-Type"] = contentType
 	response.WriteHeader(status)
-	_, _ = response.Write(b.Bytes()) // whoever has gone cannot be told
-	return nil
+	_, _ = response.Write(data) // whoever has gone cannot be told
 }

@@ -6,8 +6,13 @@ import "time"
 // the nanoseconds, so that as texts, too, earlier instants come first.
 type Time struct{ time.Time }
 
+// timeLayout is the form of a [Time] in JSON.
+const timeLayout = `"2006-01-02T15:04:05.000000000Z"`
+
 // MarshalJSON writes the time; see [Time].
 func (t Time) MarshalJSON() ([]byte, error) {
-	const layout = `"2006-01-02T15:04:05.000000000Z"`
-	return t.UTC().AppendFormat(make([]byte, 0, len(layout)), layout), nil
+	return t.AppendJSON(make([]byte, 0, len(timeLayout))), nil
 }
+
+// AppendJSON appends the time as MarshalJSON writes it.
+func (t Time) AppendJSON(b []byte) []byte { return t.UTC().AppendFormat(b, timeLayout) }

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"weir/accounts"
 	"weir/api"
+	"weir/ledgers/embedded"
 	"weir/ledgers/ledgertest"
 )
 
@@ -260,4 +262,59 @@ func TestFloodDoesNotWrite(t *testing.T) { // L11
 	if writes > 1 {
 		t.Errorf("got %d ledger writes for %d denials before the first expiry, want one", writes, n)
 	}
+}
+
+func TestRetention(t *testing.T) { // L14
+	const admin = "Authorization: Bearer admin"
+	dir, c := t.TempDir(), newClock()
+	receipt := ""
+	for life := range 4 { // each a start, the last three on a day when all but the quota is forgotten
+		t.Run(fmt.Sprint("Life", life), func(t *testing.T) {
+			ledger, err := embedded.Open(dir, &embedded.Options{
+				Now: c.Now, Elapsed: c.Elapsed, Volatile: true, Retention: time.Hour,
+				KeepCodes: accounts.QuotaCodes(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newServiceOn(t, ledger, c, api.Options{AdminToken: "admin"})
+			replayed := strconv.FormatBool(life > 0)
+			a := s.direct("POST", "/v1/admin/grants",
+				`{"limit":"five","subject":"granted","amount":2,"id":"g"}`, admin)
+			a.want(t, 200, "replayed", replayed, "quota", "7", "remaining", "7")
+			if life > 0 && a.field("transfer") != receipt {
+				t.Errorf("got the grant %s, want %s again", a.field("transfer"), receipt)
+			}
+			receipt = a.field("transfer")
+			for subject, quota := range map[string]int{"granted": 7, "plain": 5} {
+				for i := range quota {
+					s.direct("POST", "/v1/check", `{"limit":"five","subject":"`+subject+`"}`).want(t, 200,
+						path("limits", 0, "quota"), strconv.Itoa(quota),
+						path("limits", 0, "remaining"), strconv.Itoa(quota-i-1))
+				}
+				s.direct("POST", "/v1/check", `{"limit":"five","subject":"`+subject+`"}`).want(t, 429)
+			}
+		})
+		c.Add(24 * time.Hour)
+	}
+}
+
+func TestClockSteps(t *testing.T) { // L15
+	s := newService(t, api.Options{})
+	s.check(`{"limit":"ten","subject":"u"}`).want(t, 200)
+	s.clock.Step(24 * time.Hour)
+	s.check(`{"limit":"ten","subject":"v","cost":10}`).want(t, 200) // the ledger has seen the future
+	s.clock.Step(-24 * time.Hour)
+	for second := range 10 {
+		a := s.check(fmt.Sprintf(`{"limit":"ten","subject":"v","id":"%d"}`, second))
+		a.want(t, 429)
+		left := 1000 * (10 - second)
+		wait, err := strconv.Atoi(a.field("retry_after_ms"))
+		if err != nil || wait < left || wait > left+1 {
+			t.Errorf("second %d: got retry_after_ms %q, want %d", second, a.field("retry_after_ms"), left)
+		}
+		s.clock.Add(time.Second)
+	}
+	s.clock.Add(time.Millisecond)
+	s.check(`{"limit":"ten","subject":"v","cost":10}`).want(t, 200)
 }

@@ -29,8 +29,9 @@ const namespace = "6f0d3c6e-7c1e-4b57-9a55-0f6f6c1f7d11"
 
 // clock is moved by the test alone.
 type clock struct {
-	mu  sync.Mutex
-	now time.Time
+	mu      sync.Mutex
+	now     time.Time
+	elapsed time.Duration
 }
 
 func newClock() *clock { return &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
@@ -42,6 +43,21 @@ func (c *clock) Now() time.Time {
 }
 
 func (c *clock) Add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	c.elapsed += d
+}
+
+// Elapsed is the time that has passed, which no step changes.
+func (c *clock) Elapsed() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.elapsed
+}
+
+// Step sets the wall clock to another time, in none.
+func (c *clock) Step(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
@@ -87,7 +103,9 @@ type service struct {
 func newService(t testing.TB, options api.Options) *service {
 	t.Helper()
 	c := newClock()
-	ledger, err := embedded.Open(t.TempDir(), &embedded.Options{Now: c.Now, Volatile: true})
+	ledger, err := embedded.Open(t.TempDir(), &embedded.Options{
+		Now: c.Now, Elapsed: c.Elapsed, Volatile: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +149,7 @@ func newLimiter(t testing.TB, driver ledgers.Driver, c *clock, r prometheus.Regi
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := accounts.NewBook(driver, id, &accounts.Options{Now: c.Now})
+	book, err := accounts.NewBook(driver, id, &accounts.Options{Now: c.Now, Elapsed: c.Elapsed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,10 +331,14 @@ func TestShutdown(t *testing.T) {
 }
 
 // direct makes a call without a connection.
-func (s *service) direct(method, path, body string) answer {
+func (s *service) direct(method, path, body string, headers ...string) answer {
 	s.Helper()
 	recorder := httptest.NewRecorder()
 	request := httptest.NewRequest(method, path, strings.NewReader(body))
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Add(name, value)
+	}
 	s.server.Handler().ServeHTTP(recorder, request)
 	return readAnswer(s, recorder.Result())
 }

@@ -47,8 +47,15 @@ const (
 	Expired
 	// Ended: the id was accepted, and what it took was given back or settled. Nothing was changed.
 	Ended
-	// TooLarge: the quota would pass [MaxQuota]. Nothing was changed.
+	// TooLarge: the quota would pass [MaxQuota], or the money [MaxMoney]. Nothing was changed.
 	TooLarge
+	// Insufficient: the account that pays has too little money, or the id was refused for that
+	// before. Nothing was changed.
+	Insufficient
+	// FromUnknown: the account that pays was never given money. The id may be sent again.
+	FromUnknown
+	// ToUnknown: the account that is paid was never given money. The id may be sent again.
+	ToUnknown
 
 	// again is never returned: another node's quota step got in between.
 	again
@@ -78,6 +85,8 @@ type Attempt struct {
 	charges     []Charge // as they came
 	sorted      []Charge // in the order of their accounts
 	fingerprint ledgers.Amount
+	// money is what a payment moves besides, last in the chain; it is then the first transfer.
+	money *ledgers.Transfer
 }
 
 // NewAttempt prepares to take all charges, or none. An account may be named once, and at least one
@@ -131,6 +140,7 @@ type chain struct {
 	batch []ledgers.Transfer
 	steps []int // index of the charge that each quota step behind the openings belongs to
 	owner []int // index of the charge that each place behind the steps belongs to
+	first int   // place of the attempt's first transfer behind the openings
 }
 
 // tryCharge sends a chain once.
@@ -153,30 +163,40 @@ func (b *Book) tryCharge(ctx context.Context, a Attempt) (Result, error) {
 	switch {
 	case failed < 0:
 		b.taken(a.sorted, linked[len(c.steps):], c)
-		return Result{Transfer: a.First, Timestamp: linked[len(c.steps)].Timestamp}, nil
+		return Result{Transfer: a.First, Timestamp: linked[c.first].Timestamp}, nil
 	case failed < len(c.steps):
 		return Result{Outcome: again}, b.relearn(ctx, a.sorted, linked[failed].Status)
 	}
-	member := a.sorted[c.owner[failed-len(c.steps)]]
-	switch status := linked[failed].Status; {
-	case status == ledgers.TransferExceedsCredits, status == ledgers.TransferIDAlreadyFailed:
-		return Result{
-			Outcome: Refused, Timestamp: linked[failed].Timestamp,
-			Refused: slices.IndexFunc(a.charges, func(c Charge) bool {
-				return c.account == member.account
-			}),
-			Burnt: status == ledgers.TransferIDAlreadyFailed,
-		}, nil
-	case status.Exists():
+	status := linked[failed].Status
+	refused := status == ledgers.TransferExceedsCredits || status == ledgers.TransferIDAlreadyFailed
+	if status.Exists() || refused && a.money != nil {
+		// Of a payment the last transfer alone tells: the ledger may have forgotten the others, which
+		// have timed out, and refuse them today.
 		result, found, err := b.Recall(ctx, a)
 		if err != nil || found {
 			return result, err
 		}
-		return Result{}, fmt.Errorf("%w: charge %s exists but is not found", ErrStatus, a.First)
-	default:
-		return Result{}, fmt.Errorf("%w: %s for charge %s of account %s",
-			ErrStatus, status, a.First, member.account)
 	}
+	if refused {
+		return a.refused(c, failed-len(c.steps), linked[failed]), nil
+	}
+	return Result{}, fmt.Errorf("%w: %s for a transfer of charge %s", ErrStatus, status, a.First)
+}
+
+// refused returns the result of a chain that was refused at a place behind its steps.
+func (a Attempt) refused(c chain, at int, r ledgers.TransferResult) Result {
+	result := Result{
+		Outcome: Insufficient, Timestamp: r.Timestamp,
+		Burnt: r.Status == ledgers.TransferIDAlreadyFailed,
+	}
+	if at < len(c.owner) {
+		member := a.sorted[c.owner[at]]
+		result.Outcome = Refused
+		result.Refused = slices.IndexFunc(a.charges, func(c Charge) bool {
+			return c.account == member.account
+		})
+	}
+	return result
 }
 
 // link builds the chain that decides a request. Where a lowered quota is still to be taken, the
@@ -192,7 +212,11 @@ func (b *Book) link(a Attempt, openings []opening) chain {
 			c.steps = append(c.steps, i)
 		}
 	}
+	c.first = len(c.steps)
 	k := 0 // one for each account, so that whatever the costs, a refused member is met again
+	if a.money != nil {
+		k = 1 // the first is the last
+	}
 	for i, charge := range a.sorted {
 		if charge.Amount > 0 {
 			c.add(i, pending(charge, charge.Amount, CodeCharge, b.member(a.First, k)))
@@ -214,8 +238,12 @@ func (b *Book) link(a Attempt, openings []opening) chain {
 			k++
 		}
 	}
+	if a.money != nil {
+		c.first = len(c.steps) + len(c.owner)
+		c.batch = append(c.batch, *a.money)
+	}
 	chained := c.batch[len(openings):]
-	chained[len(c.steps)].UserData128 = a.fingerprint
+	chained[c.first].UserData128 = a.fingerprint
 	for i := range chained[:len(chained)-1] {
 		chained[i].Flags |= ledgers.Linked
 	}
@@ -311,7 +339,7 @@ func (b *Book) Recall(ctx context.Context, a Attempt) (Result, bool, error) {
 		result.Outcome = Conflict
 	case len(found) > 1:
 		result.Outcome = Ended
-	case now >= found[0].ExpiresAt():
+	case found[0].Timeout > 0 && now >= found[0].ExpiresAt():
 		result.Outcome = Expired
 	}
 	return result, true, nil

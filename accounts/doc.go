@@ -12,6 +12,15 @@
 //	grant                    operator -> user   posted    code grant
 //	revocation               user -> operator   posted    code revocation
 //
+// An asset is a ledger too. On it the treasury account gives money out and takes it back, and each
+// subject has a money account that cannot be overdrawn. A payment is one chain over the ledgers of
+// its limits and of its asset, the money last.
+//
+//	deposit                  treasury -> money  posted    code deposit
+//	withdrawal               money -> treasury  posted    code withdrawal
+//	payment                  user -> operator   pending   code charge, for each limit;
+//	                         money -> money     posted    code payment
+//
 // The package holds no policy: it does not know why a charge is made, what happens when the ledger
 // does not answer, or what a caller is told.
 package accounts

@@ -1,0 +1,222 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"weir/ledgers"
+)
+
+// MaxMoney is the most that one subject may hold of an asset, and the most that one movement may
+// name, in the asset's smallest units: 2^96-1. It is compared with balances read before the money
+// moves, so that movements at the same time may pass it together; what a ledger can sum is 2^32
+// times as much.
+var MaxMoney = ledgers.Amount{Hi: math.MaxUint32, Lo: math.MaxUint64}
+
+// Payment is money that one subject gives to another, and what that takes from limits.
+type Payment struct {
+	Asset Asset
+	// From and To are the subjects, not the same.
+	From, To string
+	// Amount in the asset's smallest units, 1 to [MaxMoney].
+	Amount ledgers.Amount
+	// Charges are taken with the payment, all or nothing. An account may be named once.
+	Charges []Charge
+}
+
+// Pay makes a payment: the charges and the movement of the money are one chain in the ledger, both
+// or neither. The id is required, and scoped to the asset and the subject that pays. The same
+// payment sent again is answered Replayed, for ever, whatever became of its charges, and another
+// one under its id Conflict.
+//
+// Refused names the charge that lacked units, Insufficient says that the money lacked; where both
+// lack it is Refused. FromUnknown, ToUnknown and TooLarge leave nothing behind, and the id may be
+// sent again. After an error the payment may have been made or not; the same id tells.
+func (b *Book) Pay(ctx context.Context, id string, p Payment) (Result, error) {
+	a := b.payment(id, p)
+	outcome, err := b.payable(ctx, p)
+	if err != nil {
+		return Result{}, err
+	}
+	if outcome == Accepted {
+		return b.Charge(ctx, a)
+	}
+	result, found, err := b.Recall(ctx, a)
+	if err != nil || found {
+		return result, err
+	}
+	return Result{Outcome: outcome, Timestamp: b.Now()}, nil
+}
+
+// payment is the attempt to make a payment.
+func (b *Book) payment(id string, p Payment) Attempt {
+	sorted := inOrder(p.Charges)
+	first := b.namespace.MoneyTransfer(p.Asset.Code, p.From, id)
+	return Attempt{
+		First: first, charges: p.Charges, sorted: sorted,
+		fingerprint: b.namespace.moneyFingerprint(
+			"payment", p.Asset.Code, []string{p.From, p.To}, p.Amount, sorted),
+		money: &ledgers.Transfer{
+			ID:              first,
+			DebitAccountID:  b.namespace.MoneyAccount(p.Asset.Code, p.From),
+			CreditAccountID: b.namespace.MoneyAccount(p.Asset.Code, p.To),
+			Amount:          p.Amount,
+			Ledger:          p.Asset.Ledger,
+			Code:            CodePayment,
+		},
+	}
+}
+
+// payable looks the accounts of a payment up before it is sent: a transfer that finds no account
+// would burn its id. An account that exists does so for ever.
+func (b *Book) payable(ctx context.Context, p Payment) (Outcome, error) {
+	from := b.namespace.MoneyAccount(p.Asset.Code, p.From)
+	to := b.namespace.MoneyAccount(p.Asset.Code, p.To)
+	found, err := b.driver.LookupAccounts(ctx, []ledgers.ID{from, to})
+	if err != nil {
+		return 0, fmt.Errorf("look up accounts %s and %s: %w", from, to, err)
+	}
+	switch {
+	case len(found) == 0 || found[0].ID != from:
+		return FromUnknown, nil
+	case len(found) == 1:
+		return ToUnknown, nil
+	case !fits(money(found[1]), p.Amount):
+		return TooLarge, nil
+	default:
+		return Accepted, nil
+	}
+}
+
+// money returns what a money account holds.
+func money(a ledgers.Account) ledgers.Amount {
+	return ledgers.SubtractFloor(a.CreditsPosted, a.DebitsPosted)
+}
+
+// fits reports whether an account that holds some money may be given more.
+func fits(held, more ledgers.Amount) bool {
+	sum, ok := ledgers.Sum(held, more)
+	return ok && sum.Cmp(MaxMoney) <= 0
+}
+
+// Funds returns how much a subject has of an asset, in its smallest units; false if it was never
+// given any.
+func (b *Book) Funds(ctx context.Context, asset Asset, subject string,
+) (ledgers.Amount, bool, error) {
+	id := b.namespace.MoneyAccount(asset.Code, subject)
+	found, err := b.driver.LookupAccounts(ctx, []ledgers.ID{id})
+	if err != nil {
+		return ledgers.Amount{}, false, fmt.Errorf("look up account %s: %w", id, err)
+	}
+	if len(found) == 0 {
+		return ledgers.Amount{}, false, nil
+	}
+	return money(found[0]), true, nil
+}
+
+// Deposit gives a subject money from the asset's treasury; its first deposit opens its account. The
+// id is required: the same deposit sent again is answered Replayed, for ever, and another one under
+// its id Conflict. It is TooLarge where the subject would hold more than [MaxMoney].
+func (b *Book) Deposit(ctx context.Context, id string, asset Asset, subject string,
+	amount ledgers.Amount,
+) (Result, error) {
+	t := b.depositTransfer(CodeDeposit, id, asset, subject, amount)
+	held, known, err := b.Funds(ctx, asset, subject)
+	if err != nil {
+		return Result{}, err
+	}
+	if !known {
+		err = b.openMoney(ctx, asset, t)
+		if err != nil {
+			return Result{}, err
+		}
+	}
+	if fits(held, amount) {
+		return b.move(ctx, t)
+	}
+	result, found, err := b.sent(ctx, t)
+	if err != nil || found {
+		return result, err
+	}
+	return Result{Outcome: TooLarge, Timestamp: b.Now()}, nil
+}
+
+// Withdraw takes money from a subject into the asset's treasury. The id is as for [Book.Deposit],
+// and shares its name space. It is Insufficient where the subject has less, and FromUnknown where
+// it was never given any.
+func (b *Book) Withdraw(ctx context.Context, id string, asset Asset, subject string,
+	amount ledgers.Amount,
+) (Result, error) {
+	_, known, err := b.Funds(ctx, asset, subject)
+	if err != nil {
+		return Result{}, err
+	}
+	if !known { // so there never was a change that the id could name
+		return Result{Outcome: FromUnknown, Timestamp: b.Now()}, nil
+	}
+	return b.move(ctx, b.depositTransfer(CodeWithdrawal, id, asset, subject, amount))
+}
+
+func (b *Book) depositTransfer(code uint16, id string, asset Asset, subject string,
+	amount ledgers.Amount,
+) ledgers.Transfer {
+	t := ledgers.Transfer{
+		ID:              b.namespace.DepositTransfer(asset.Code, subject, id),
+		DebitAccountID:  b.namespace.TreasuryAccount(asset.Code),
+		CreditAccountID: b.namespace.MoneyAccount(asset.Code, subject),
+		Amount:          amount,
+		UserData128: b.namespace.moneyFingerprint(
+			codeNames[code], asset.Code, []string{subject}, amount, nil),
+		Ledger: asset.Ledger,
+		Code:   code,
+	}
+	if code == CodeWithdrawal {
+		t.DebitAccountID, t.CreditAccountID = t.CreditAccountID, t.DebitAccountID
+	}
+	return t
+}
+
+// openMoney creates the accounts of a deposit.
+func (b *Book) openMoney(ctx context.Context, asset Asset, deposit ledgers.Transfer) error {
+	batch := []ledgers.Account{
+		{ID: deposit.DebitAccountID, Ledger: asset.Ledger, Code: AccountTreasury},
+		{
+			ID: deposit.CreditAccountID, Ledger: asset.Ledger, Code: AccountMoney,
+			Flags: ledgers.DebitsMustNotExceedCredits,
+		},
+	}
+	results, err := b.driver.CreateAccounts(ctx, batch)
+	if err != nil {
+		return fmt.Errorf("create accounts of asset %q: %w", asset.Code, err)
+	}
+	for i, r := range results {
+		if r.Status != ledgers.AccountCreated && r.Status != ledgers.AccountExists {
+			return fmt.Errorf("%w: %s for account %s", ErrStatus, r.Status, batch[i].ID)
+		}
+	}
+	return nil
+}
+
+// move sends a deposit or a withdrawal.
+func (b *Book) move(ctx context.Context, t ledgers.Transfer) (Result, error) {
+	results, err := b.createTransfers(ctx, []ledgers.Transfer{t})
+	if err != nil {
+		return Result{}, err
+	}
+	switch r := results[0]; {
+	case r.Status == ledgers.TransferCreated:
+		return Result{Transfer: t.ID, Timestamp: r.Timestamp}, nil
+	case r.Status == ledgers.TransferExceedsCredits, r.Status == ledgers.TransferIDAlreadyFailed:
+		return Result{
+			Outcome: Insufficient, Timestamp: r.Timestamp,
+			Burnt: r.Status == ledgers.TransferIDAlreadyFailed,
+		}, nil
+	case r.Status.Exists():
+		result, found, err := b.sent(ctx, t)
+		if err != nil || found {
+			return result, err
+		}
+	}
+	return Result{}, fmt.Errorf("%w: %s for transfer %s", ErrStatus, results[0].Status, t.ID)
+}

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,5 +152,65 @@ func TestMeanings(t *testing.T) {
 	_, known := wire.MeaningOf("no-such-code")
 	if known {
 		t.Error("an unknown code has a meaning")
+	}
+}
+
+// TestREADME compares the table of codes with the one that people read.
+func TestREADME(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "| code | status | title | Retry-After | same id again? |\n"
+	rows := map[wire.Code][]string{}
+	_, table, _ := strings.Cut(string(text), head)
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != 7 {
+			break // the table's end
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		code := wire.Code(strings.Trim(cells[1], "`"))
+		if rows[code] != nil {
+			t.Errorf("code %s is in the README twice", code)
+		}
+		rows[code] = cells[2:6]
+	}
+	delete(rows, "---")
+	for _, m := range wire.Meanings() {
+		row := rows[m.Code]
+		if row == nil {
+			t.Errorf("code %s is not in the README", m.Code)
+			continue
+		}
+		delete(rows, m.Code)
+		if row[0] != strconv.Itoa(m.Status) || row[1] != m.Title {
+			t.Errorf("code %s: the README says %s %q, want %d %q", m.Code, row[0], row[1], m.Status, m.Title)
+		}
+		if !retryAfterCell(row[2], m) {
+			t.Errorf("code %s: the README says Retry-After %q, want %d", m.Code, row[2], m.RetryAfterSeconds)
+		}
+		same, _, _ := strings.Cut(strings.NewReplacer(",", " ", ":", " ").Replace(row[3]), " ")
+		if same != map[bool]string{true: "yes", false: "no"}[m.SameID] {
+			t.Errorf("code %s: the README says of the same id %q, want %t", m.Code, row[3], m.SameID)
+		}
+	}
+	for code := range rows {
+		t.Errorf("code %s of the README does not exist", code)
+	}
+}
+
+// retryAfterCell compares a cell with what a code's answers have: nothing, a number or, on denials,
+// words.
+func retryAfterCell(cell string, m wire.Meaning) bool {
+	switch {
+	case m.Code == wire.CodeQuotaExceeded:
+		return strings.HasPrefix(cell, "when ")
+	case m.RetryAfterSeconds == 0:
+		return cell == ""
+	default:
+		return cell == strconv.Itoa(m.RetryAfterSeconds)
 	}
 }

@@ -24,6 +24,7 @@ const (
 	defaultConfig    = "./weir.yaml"
 	defaultListen    = "127.0.0.1:8080"
 	defaultData      = "./weir-data"
+	defaultDrain     = "500ms"
 	defaultRetention = 30 * day
 
 	// defaultNamespace is that of every embedded ledger. Ids are derived from it, so it never
@@ -31,6 +32,8 @@ const (
 	defaultNamespace = "6f1c3b5e-9d0a-4f6b-8c55-7e2d1a904b37"
 
 	day = 24 * time.Hour
+	// maxDrain bounds how long an end may be put off.
+	maxDrain = 10 * time.Minute
 	// maxConfigBytes bounds the config file.
 	maxConfigBytes = 1 << 20
 )
@@ -48,20 +51,25 @@ const (
 // The keys of the config, and of a limit in it.
 var (
 	configKeys = []string{
-		"listen", "data", "ledger", "namespace", "revision", "retention", "limits",
+		"listen", "data", "drain", "ledger", "namespace", "revision", "retention", "limits",
 	}
-	ledgerKeys = []string{"driver"}
+	ledgerKeys = []string{"driver", "cluster", "addresses"}
 	limitKeys  = []string{"name", "kind", "quota", "window", "ledger", "remaining"}
 	// settings are the keys that the environment and flags may override.
-	settings = []string{"listen", "data", "ledger.driver", "namespace", "revision", "retention"}
+	settings = []string{
+		"listen", "data", "drain", "ledger.driver", "ledger.cluster", "ledger.addresses",
+		"namespace", "revision", "retention",
+	}
 )
 
 // config is a config that was found to be sound.
 type config struct {
-	Path      string // of the file
-	Listen    string // host:port
-	Data      string // directory of an embedded ledger
+	Path      string        // of the file
+	Listen    string        // host:port
+	Data      string        // directory of an embedded ledger, and of what waits for any ledger
+	Drain     time.Duration // how long calls are taken after readiness is off
 	Driver    driver
+	Cluster   cluster // with a driver that needs one
 	Namespace accounts.Namespace
 	Retention time.Duration // how long transfers are kept; 0 keeps all
 	Limits    *limiter.Limits
@@ -129,8 +137,11 @@ func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &config{Listen: s.text("listen"), Data: s.text("data")}
-	driverName := s.text("ledger.driver")
+	c := &config{Listen: s.text("listen"), Data: s.text("data"), Drain: s.duration("drain")}
+	if c.Drain < 0 || c.Drain > maxDrain {
+		s.note("drain", fmt.Errorf("%v: want 0 to %v", c.Drain, maxDrain))
+	}
+	c.readLedger(s)
 	namespace := s.text("namespace")
 	revision := s.whole("revision", 1<<32-1)
 	retention := s.duration("retention")
@@ -141,10 +152,6 @@ func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("namespace: %w", err)
 	}
-	c.Driver, err = driverNamed(driverName)
-	if err != nil {
-		return nil, fmt.Errorf("ledger.driver: %w", err)
-	}
 	_, err = net.ResolveTCPAddr("tcp", c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %q: want host:port, as in %s", c.Listen, defaultListen)
@@ -153,7 +160,7 @@ func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Retention, err = retentionFor(retention, s.v.IsSet("retention"), c.Limits)
+	c.Retention, err = retentionFor(retention, s.given("retention"), c.Limits)
 	return c, err
 }
 
@@ -210,13 +217,16 @@ func newSettingReader(file map[string]any, flags *pflag.FlagSet) (*settingReader
 	return &settingReader{v: v}, nil
 }
 
+// given reports whether a setting is made anywhere.
+func (s *settingReader) given(key string) bool { return s.v.IsSet(key) }
+
 // get returns a setting, or its default.
 func (s *settingReader) get(key string) any {
 	defaults := map[string]any{
-		"listen": defaultListen, "data": defaultData, "ledger.driver": driverEmbedded,
-		"namespace": defaultNamespace, "revision": "0", "retention": "0",
+		"listen": defaultListen, "data": defaultData, "drain": defaultDrain,
+		"ledger.driver": driverEmbedded, "namespace": defaultNamespace, "revision": "0", "retention": "0",
 	}
-	if !s.v.IsSet(key) {
+	if !s.given(key) {
 		return defaults[key]
 	}
 	return s.v.Get(key)

@@ -118,6 +118,39 @@ func TestConfigEverything(t *testing.T) {
 	}
 }
 
+// What says where a TigerBeetle is comes from the file or, all of it, from the environment.
+func TestConfigTigerBeetle(t *testing.T) {
+	want := func(path, want string) {
+		t.Helper()
+		c := mustLoad(t, path, nil)
+		got := c.Driver.describe(c)
+		if got != want || !c.Driver.shared {
+			t.Errorf("%s: got %q, shared %t, want %q and shared", path, got, c.Driver.shared, want)
+		}
+	}
+	large := "340282366920938463463374607431768211455"
+	configs := filepath.Join("testdata", "config")
+	want(filepath.Join(configs, "working_tigerbeetle.yaml"),
+		"tigerbeetle cluster 0 at 127.0.0.1:3001")
+	want(filepath.Join(configs, "working_tigerbeetle_text.yaml"),
+		"tigerbeetle cluster "+large+" at 127.0.0.1:3001,[::1]:3002")
+	want(filepath.Join(configs, "working_tigerbeetle_large.yaml"),
+		"tigerbeetle cluster "+large+" at 127.0.0.1:3001")
+	plain := filepath.Join(configs, "working_plain.yaml")
+	t.Setenv("WEIR_LEDGER_CLUSTER", "7")
+	wantError(t, plain, "ledger.cluster: means nothing", "WEIR_LEDGER_CLUSTER is set")
+	t.Setenv("WEIR_LEDGER_DRIVER", "tigerbeetle")
+	wantError(t, plain, "ledger.addresses: is missing")
+	t.Setenv("WEIR_LEDGER_ADDRESSES", "10.0.0.1:3000,10.0.0.2:3000")
+	wantError(t, plain, "namespace: is missing")
+	t.Setenv("WEIR_NAMESPACE", "0d4ac4b8-6a0b-4f4c-8a53-0f6f3e1a2b4c")
+	t.Setenv("WEIR_REVISION", "0")
+	want(plain, "tigerbeetle cluster 7 at 10.0.0.1:3000,10.0.0.2:3000")
+	t.Setenv("WEIR_LEDGER_ADDRESSES", "tigerbeetle:3000")
+	wantError(t, plain, "ledger.addresses: tigerbeetle:3000: want an IP address",
+		"WEIR_LEDGER_ADDRESSES is set")
+}
+
 // A flag counts more than the environment, and that more than the file.
 func TestConfigPrecedence(t *testing.T) {
 	path := filepath.Join("testdata", "config", "working_everything.yaml")

@@ -59,7 +59,8 @@ func startProcess(t testing.TB, config, dir string) *process {
 	p := &process{stderr: new(bytes.Buffer), exited: make(chan error, 1)}
 	p.cmd = exec.CommandContext(t.Context(), os.Args[0],
 		"serve", "--config", config, "--data", dir, "--listen", "127.0.0.1:0")
-	p.cmd.Env = append(os.Environ(), asMain+"=1", envToken+"="+testToken,
+	p.cmd.Env = append([]string{"WEIR_DRAIN=0s"}, os.Environ()...)
+	p.cmd.Env = append(p.cmd.Env, asMain+"=1", envToken+"="+testToken,
 		envAdminToken+"="+testAdminToken)
 	p.cmd.Stderr = p.stderr
 	out, err := p.cmd.StdoutPipe()
@@ -176,7 +177,7 @@ func testConfig(t testing.TB, limits string) *config {
 	dir := t.TempDir()
 	path := writeConfig(t, dir, limits)
 	c := mustLoad(t, path, nil)
-	c.Listen, c.Data = "127.0.0.1:0", filepath.Join(dir, "data")
+	c.Listen, c.Data, c.Drain = "127.0.0.1:0", filepath.Join(dir, "data"), 0
 	return c
 }
 

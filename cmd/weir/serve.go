@@ -20,14 +20,15 @@ import (
 	"weir/accounts"
 	"weir/api"
 	"weir/ledgers"
+	"weir/ledgers/guard"
 	"weir/limiter"
 )
 
 const (
 	// shutdownTimeout bounds the wait for accepted calls to be answered.
 	shutdownTimeout = 30 * time.Second
-	// watchEvery is how often the ledger is asked whether it is still there.
-	watchEvery = time.Second
+	// ledgerDeadline bounds the wait for one answer of the ledger.
+	ledgerDeadline = 5 * time.Second
 )
 
 func newServeCommand() *cobra.Command {
@@ -96,7 +97,9 @@ func isLoopback(listen string) bool {
 type service struct {
 	config   *config
 	log      *slog.Logger
-	ledger   ledgers.Driver
+	driver   ledgers.Driver // of the ledger, for watchLedger
+	ledger   *guard.Guard   // around the driver, for all others
+	book     *accounts.Book
 	limiter  *limiter.Limiter
 	server   *api.Server
 	listener net.Listener
@@ -116,13 +119,19 @@ func newService(ctx context.Context, c *config, logger *slog.Logger, token, admi
 	registry.MustRegister(s.reloadFailed, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
-	s.ledger, err = c.Driver.open(c, logger, registry)
+	s.driver, err = c.Driver.open(c, logger, registry)
 	if err != nil {
 		return nil, err
 	}
+	s.ledger, err = guard.New(s.driver, &guard.Options{
+		Deadline: ledgerDeadline, Name: c.Driver.describe(c), Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.driver.Close())
+	}
 	err = s.build(ctx, registry, token, adminToken)
 	if err != nil {
-		return nil, errors.Join(err, s.ledger.Close())
+		return nil, errors.Join(err, closeLedger(s.ledger, logger))
 	}
 	return s, nil
 }
@@ -131,16 +140,21 @@ func newService(ctx context.Context, c *config, logger *slog.Logger, token, admi
 func (s *service) build(ctx context.Context, registry *prometheus.Registry,
 	token, adminToken string,
 ) error {
-	book, err := accounts.NewBook(s.ledger, s.config.Namespace, nil)
+	var err error
+	shared := s.config.Driver.shared
+	s.book, err = accounts.NewBook(s.ledger, s.config.Namespace, &accounts.Options{Shared: shared})
 	if err != nil {
 		return err
 	}
-	s.limiter, err = limiter.New(book, s.config.Limits, &limiter.Options{Registerer: registry})
+	s.limiter, err = limiter.New(s.book, s.config.Limits, &limiter.Options{
+		Lag: s.config.Driver.lag, Shared: shared, Registerer: registry,
+	})
 	if err != nil {
 		return err
 	}
 	s.server, err = api.New(s.limiter, &api.Options{
-		Token: token, AdminToken: adminToken, LedgerUp: s.ledgerUp, Registry: registry, Logger: s.log,
+		Token: token, AdminToken: adminToken, Ready: s.ledger.Ready, LedgerUp: s.ledger.Up,
+		Registry: registry, Logger: s.log, Drain: s.config.Drain,
 	})
 	if err != nil {
 		return err
@@ -153,41 +167,18 @@ func (s *service) build(ctx context.Context, registry *prometheus.Registry,
 	return nil
 }
 
-// ledgerUp asks the ledger for nothing: one that has stopped says so.
-func (s *service) ledgerUp() bool {
-	_, err := s.ledger.LookupTransfers(context.Background(), nil)
-	return err == nil || errors.Is(err, ledgers.ErrBusy)
-}
-
-// watchLedger returns the ledger's error once it has stopped for good, as after a failure of the
-// disk: to go on, it has to be opened anew. It returns nil when the context ends.
-func (s *service) watchLedger(ctx context.Context) error {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		_, err := s.ledger.LookupTransfers(ctx, nil)
-		if err != nil && s.config.Driver.gone(err) {
-			return err
-		}
-	}
-}
-
 // address is where the service listens.
 func (s *service) address() string { return "http://" + s.listener.Addr().String() }
 
 // run serves until the context ends or a part fails, which stops the others. Then, top down, it
-// answers what it accepted and closes the ledger.
+// turns readiness off, answers what it accepted and closes the ledger.
 func (s *service) run(ctx context.Context, reloads <-chan os.Signal, out io.Writer) error {
 	var group run.Group
 	var cutOff error
 	group.Add(func() error { return s.server.Serve(s.listener) }, func(error) {
 		s.log.Info("shutting down")
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+			s.config.Drain+shutdownTimeout)
 		defer cancel()
 		cutOff = s.server.Shutdown(late)
 	})
@@ -195,13 +186,15 @@ func (s *service) run(ctx context.Context, reloads <-chan os.Signal, out io.Writ
 	defer stop()
 	group.Add(func() error { s.reloadOn(ctx, reloads); return nil }, func(error) { stop() })
 	group.Add(func() error { return s.watchLedger(ctx) }, func(error) { stop() })
+	group.Add(func() error { s.upkeep(ctx); return nil }, func(error) { stop() })
+	reachLedger(ctx, s.ledger, s.log)
 	_, err := fmt.Fprintf(out, "weir ready on %s, ledger %s\n", s.address(),
 		s.config.Driver.describe(s.config))
 	if err != nil {
-		return errors.Join(err, s.listener.Close(), s.ledger.Close())
+		return errors.Join(err, s.listener.Close(), closeLedger(s.ledger, s.log))
 	}
 	err = group.Run()
-	return errors.Join(err, cutOff, s.ledger.Close())
+	return errors.Join(err, cutOff, closeLedger(s.ledger, s.log))
 }
 
 // reloadOn reads the config anew whenever it is told to, until the context ends.
@@ -243,7 +236,8 @@ func (s *service) checkReload(next *config) error {
 	}
 	old := s.config
 	if next.Listen != old.Listen || next.Data != old.Data || next.Namespace != old.Namespace ||
-		next.Retention != old.Retention {
+		next.Retention != old.Retention || next.Drain != old.Drain ||
+		next.Driver.describe(next) != old.Driver.describe(old) {
 		s.log.Warn("settings other than revision and limits change with a restart only")
 	}
 	return nil

@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/api/client"
 	"weir/api/wire"
 	"weir/ledgers"
@@ -363,19 +361,14 @@ func TestServeReadyLine(t *testing.T) {
 // A ledger that has stopped for good ends the process, so that whoever started it can do so again.
 func TestServeErrLedgerStopped(t *testing.T) {
 	c := testConfig(t, "{name: a, kind: request-rate, quota: 10, window: 300s}")
-	var ledger *ledgertest.Faulty
-	open := c.Driver.open
-	c.Driver.open = func(c *config, l *slog.Logger, r prometheus.Registerer) (ledgers.Driver, error) {
-		driver, err := open(c, l, r)
-		ledger = ledgertest.NewFaulty(driver)
-		return ledger, err
-	}
+	faulty := faultyLedger(c, false)
 	s, err := newService(t.Context(), c, slog.New(slog.DiscardHandler), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(t.Context(), nil, io.Discard) }()
+	ledger := faulty.ledger
 	ledger.Inject(ledgertest.Fault{Before: ledgers.ErrBusy, Times: 1})
 	ledger.Inject(ledgertest.Fault{Before: embedded.ErrFailed, Times: ledgertest.Always})
 	select {

@@ -115,8 +115,8 @@ func asSwitch(value any) (bool, error) {
 // digits are how a whole number is written: a leading 0 is an octal number to some.
 var digits = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 
-// asWhole reads a whole number, which a file or a text may hold.
-func asWhole(value any, most uint64) (uint64, error) {
+// asDigits returns the digits of a whole number, which a file or a text may hold, or nothing.
+func asDigits(value any) string {
 	text := ""
 	switch v := value.(type) {
 	case number:
@@ -124,8 +124,16 @@ func asWhole(value any, most uint64) (uint64, error) {
 	case string:
 		text = v
 	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || !digits.MatchString(text) || n > most {
+	if !digits.MatchString(text) {
+		return ""
+	}
+	return text
+}
+
+// asWhole reads a whole number.
+func asWhole(value any, most uint64) (uint64, error) {
+	n, err := strconv.ParseUint(asDigits(value), 10, 64)
+	if err != nil || n > most {
 		return 0, fmt.Errorf("%v: want a whole number from 0 to %d, in digits only", value, most)
 	}
 	return n, nil

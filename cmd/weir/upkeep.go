@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"weir/accounts"
+	"weir/ledgers"
+	"weir/ledgers/guard"
+	"weir/ledgers/tigerbeetle"
+)
+
+const (
+	// upkeepEvery is how often the ledger is asked whether it is gone for good and, where other
+	// nodes share it, for what they have changed.
+	upkeepEvery = time.Second
+	// startWait bounds the wait for the ledger before weir serves all the same.
+	startWait = 2 * time.Second
+	// refreshTimeout bounds the reading of what other nodes have changed.
+	refreshTimeout = 5 * time.Second
+	// refreshMargin is for the difference in pace between this node's clock and the ledger's.
+	refreshMargin = time.Second
+)
+
+// reachLedger waits a moment for the ledger, so that the first calls are decided by it.
+func reachLedger(ctx context.Context, g *guard.Guard, logger *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	var err error
+	for !g.Ready() && ctx.Err() == nil {
+		err = g.Probe(ctx)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			break // it answers, and will not do so better at once
+		}
+	}
+	if !g.Ready() {
+		logger.Warn("serving without the ledger: /readyz is 503, and until it is reached each limit's "+
+			"on_failure decides", "waited", startWait, "cause", err)
+	}
+}
+
+// watchLedger returns the ledger's error once it has stopped for good, as after a failure of the
+// disk: to go on, it has to be opened anew. It asks the driver itself, as a guard would not: that
+// stops asking a ledger that fails. It returns nil when the context ends.
+func (s *service) watchLedger(ctx context.Context) error {
+	ticker := time.NewTicker(upkeepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		_, err := s.driver.LookupTransfers(ctx, nil)
+		if err != nil && s.config.Driver.gone(err) {
+			return err
+		}
+	}
+}
+
+// upkeep does what has to be done again and again while the ledger is up, until the context ends.
+func (s *service) upkeep(ctx context.Context) {
+	ticker := time.NewTicker(upkeepEvery)
+	defer ticker.Stop()
+	chores := []*chore{}
+	if s.config.Driver.shared {
+		chores = append(chores, &chore{
+			name: "changed quotas of other nodes are not read", do: s.newRefresh(),
+		})
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-s.ledger.Back():
+		}
+		for _, c := range chores {
+			if s.ledger.Up() {
+				c.run(ctx, s.log)
+			}
+		}
+	}
+}
+
+// chore is one of the things to do. That it fails is logged once, until it succeeds again.
+type chore struct {
+	name   string // what is the matter when it fails
+	do     func(context.Context) error
+	failed bool
+}
+
+func (c *chore) run(ctx context.Context, logger *slog.Logger) {
+	err := c.do(ctx)
+	switch {
+	case ctx.Err() != nil: // it was stopped
+	case err != nil && !c.failed:
+		logger.Error(c.name, "error", err)
+		c.failed = true
+	case err == nil && c.failed:
+		logger.Info("no longer so: " + c.name)
+		c.failed = false
+	}
+}
+
+// newRefresh returns what reads the quotas that other nodes have changed since it was last called,
+// or since this node could first have seen an account.
+func (s *service) newRefresh() func(context.Context) error {
+	started := time.Now()
+	var first uint64
+	since := make(map[string]uint64)
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+		defer cancel()
+		if first == 0 {
+			now, err := s.book.Time(ctx)
+			if err != nil {
+				return err
+			}
+			first = now - uint64(time.Since(started)+refreshMargin)
+		}
+		for _, l := range s.limiter.Limits().All() {
+			from, err := s.book.Refresh(ctx, accounts.Limit{Name: l.Name}, max(first, since[l.Name]))
+			since[l.Name] = from
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// closeLedger closes the ledger at the end. That a cluster is away does not fail the end: callers
+// have been told that the outcome is unknown, and the same ids will tell it.
+func closeLedger(ledger ledgers.Driver, logger *slog.Logger) error {
+	err := ledger.Close()
+	if errors.Is(err, tigerbeetle.ErrUnanswered) {
+		logger.Warn("the ledger did not answer to the end: what was sent last may be applied",
+			"cause", err)
+		return nil
+	}
+	return err
+}

@@ -109,6 +109,9 @@ func (b *Book) NewAttempt(id string, charges []Charge) (Attempt, error) {
 	return a, nil
 }
 
+// Charges returns what the attempt takes, in the order it was named. The slice is the attempt's.
+func (a Attempt) Charges() []Charge { return a.charges }
+
 // Charge makes an attempt, in one atomic step. Made again, it is answered as the first time and
 // taken once.
 func (b *Book) Charge(ctx context.Context, a Attempt) (Result, error) {

@@ -9,6 +9,8 @@
 //	changed quota            either way         posted    code requota, step 1, 2, ...
 //	charge                   user -> operator   pending   code charge, timeout = window
 //	look without a charge    user -> operator   pending   code guard, 1 unit, and its void
+//	used beyond the quota    overage -> operator, all of it; user -> overage, what is free;
+//	                         pending    code overage, timeout = what is left of the window
 //	grant                    operator -> user   posted    code grant
 //	revocation               user -> operator   posted    code revocation
 //

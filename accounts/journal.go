@@ -15,7 +15,8 @@ type Entry struct {
 	// Timestamp is the ledger's time in nanoseconds since 1970; no two entries share one.
 	Timestamp uint64
 	Transfer  ledgers.ID
-	// Kind is the word for the transfer's code: quota, requota, grant, revocation, charge or guard.
+	// Kind is the word for the transfer's code: quota, requota, grant, revocation, charge, guard or
+	// overage.
 	Kind string
 	// Credit says that the subject got the amount; else it gave it.
 	Credit bool

@@ -29,7 +29,7 @@ func (l *Limiter) Balance(ctx context.Context, limit, subject string) (Balance, 
 	if err != nil {
 		return Balance{}, err
 	}
-	ctx, cancel := l.detached(ctx)
+	ctx, cancel := detached(ctx, adminDeadline)
 	defer cancel()
 	read, err := l.read(ctx, []charge{c}, false)
 	if err != nil {
@@ -59,7 +59,7 @@ func (l *Limiter) Journal(ctx context.Context, q JournalQuery) (accounts.Page, e
 	if q.Size == 0 {
 		q.Size = accounts.MaxPage
 	}
-	ctx, cancel := l.detached(ctx)
+	ctx, cancel := detached(ctx, adminDeadline)
 	defer cancel()
 	page, err := l.book.Journal(ctx, c.Charge, q.Cursor, q.Reversed, q.Size)
 	if err != nil {

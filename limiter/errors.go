@@ -38,8 +38,15 @@ const (
 	CodeInternal Code = "internal"
 )
 
-// ErrLimit is wrapped by the error of a limit that cannot be; see [LimitError].
-var ErrLimit = errors.New("limit refused")
+var (
+	// ErrLimit is wrapped by the error of a limit that cannot be; see [LimitError].
+	ErrLimit = errors.New("limit refused")
+	// ErrSpoolFull says that a spool has no place for an entry. What it stood for is counted as
+	// dropped.
+	ErrSpoolFull = errors.New("the spool is full")
+	// ErrSpoolInUse is wrapped by OpenSpool where another process has the directory open.
+	ErrSpoolInUse = errors.New("another process has this spool open")
+)
 
 // Error says why a request was not decided.
 type Error struct {
@@ -80,13 +87,22 @@ func failure(err error) *Error {
 		return &Error{Code: CodeInternal, Detail: "the ledger gave an unexpected answer", cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &Error{
-			Code: CodeLedgerUnavailable, cause: err,
-			Detail: "the ledger did not answer in time; a repeated id will tell what became of it",
+			Code: CodeLedgerUnavailable, Detail: "the ledger did not answer in time", cause: err,
 		}
 	default:
-		return &Error{
-			Code: CodeLedgerUnavailable, cause: err,
-			Detail: "the ledger did not answer; a repeated id will tell what became of it",
-		}
+		return &Error{Code: CodeLedgerUnavailable, Detail: "the ledger did not answer", cause: err}
 	}
+}
+
+// undecided is the error of a write that failed, and says what is known of it.
+func undecided(cause error, id string) *Error {
+	e := failure(cause)
+	switch {
+	case e.Code != CodeLedgerUnavailable:
+	case id == "":
+		e.Detail += ": the request was not decided; what it may have taken comes back"
+	default:
+		e.Detail += ": whether the request took effect is unknown; the same id, sent again, will tell"
+	}
+	return e
 }

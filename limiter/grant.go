@@ -56,16 +56,17 @@ func (l *Limiter) change(ctx context.Context, c Change,
 	if err != nil {
 		return Changed{}, err
 	}
-	ctx, cancel := l.detached(ctx)
+	ctx, cancel := detached(ctx, adminDeadline)
 	defer cancel()
 	result, err := change(ctx, c.ID, charge.Charge)
-	if err != nil {
-		return Changed{}, failure(err)
-	}
 	l.memory.forget(charge.Account())
+	if err != nil { // it may be made all the same, now or later
+		l.afterwards(err, func() { l.memory.forget(charge.Account()) })
+		return Changed{}, undecided(err, c.ID)
+	}
 	balances, err := l.book.Balances(ctx, []accounts.Charge{charge.Charge})
 	if err != nil {
-		return Changed{}, failure(err)
+		return Changed{}, undecided(err, c.ID)
 	}
 	err = changeRefused(c, result, balances[0])
 	if err != nil {

@@ -18,6 +18,23 @@ const (
 	Bandwidth Kind = "bandwidth"
 )
 
+// Policy says what a limit answers when the ledger does not.
+type Policy string
+
+// The policies.
+const (
+	// Open lets the request pass, degraded, and books it when the ledger is back.
+	Open Policy = "open"
+	// Closed refuses to decide: the request is answered with CodeLedgerUnavailable.
+	Closed Policy = "closed"
+)
+
+// Bounds of a limit's deadline.
+const (
+	defaultDeadline = 250 * time.Millisecond
+	maxDeadline     = time.Minute
+)
+
 // maxName bounds the length of a limit's name.
 const maxName = 64
 
@@ -35,6 +52,11 @@ type Limit struct {
 	// RemainingOff saves the reading of the balance after a charge; allowed answers then say neither
 	// what remains nor when units return.
 	RemainingOff bool
+	// OnFailure is what happens when the ledger does not answer; empty means Open.
+	OnFailure Policy
+	// Deadline is how long a request waits for the ledger, up to a minute; 0 means 250 ms. Of several
+	// limits in one request, the shortest counts.
+	Deadline time.Duration
 }
 
 // LimitError says which key of which limit cannot be, and why. It wraps [ErrLimit].
@@ -67,6 +89,10 @@ func (l Limit) check() (key, reason string) {
 		return "window", fmt.Sprintf("%v: want 1 s to 4,294,967,295 s", l.Window)
 	case l.Window%time.Second != 0:
 		return "window", fmt.Sprintf("%v: want whole seconds", l.Window)
+	case l.OnFailure != "" && l.OnFailure != Open && l.OnFailure != Closed:
+		return "on_failure", fmt.Sprintf("%q: want %s or %s", l.OnFailure, Open, Closed)
+	case l.Deadline < 0 || l.Deadline > maxDeadline:
+		return "deadline", fmt.Sprintf("%v: want 1ms to %v", l.Deadline, maxDeadline)
 	}
 	return "", ""
 }
@@ -109,6 +135,12 @@ func NewLimits(revision uint32, limits []Limit) (*Limits, error) {
 			return nil, &LimitError{
 				Index: i, Key: "name", Reason: fmt.Sprintf("%q is that of limits[%d]", l.Name, first),
 			}
+		}
+		if l.OnFailure == "" {
+			l.OnFailure = Open
+		}
+		if l.Deadline == 0 {
+			l.Deadline = defaultDeadline
 		}
 		if l.Ledger == 0 {
 			l.Ledger = accounts.LedgerNumber(l.Name)

@@ -3,6 +3,8 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,18 +13,21 @@ import (
 	"weir/accounts"
 )
 
-// defaultDeadline bounds a ledger call unless told otherwise.
-const defaultDeadline = 5 * time.Second
+// adminDeadline bounds what admins and readers wait for the ledger.
+const adminDeadline = 5 * time.Second
 
 // Options change how a [Limiter] works. The zero value is a limiter that is alone on its ledger.
 type Options struct {
-	// Deadline bounds what one request waits for the ledger; 0 means 5 s.
-	Deadline time.Duration
 	// Lag is how much later than its time-out the ledger gives units back; it is added to every
 	// Retry-After. 0 for the embedded ledger.
 	Lag time.Duration
 	// Shared says that other nodes write to the same ledger.
 	Shared bool
+	// Spool keeps what is let through while the ledger does not answer, until it can be booked; nil
+	// drops and counts it.
+	Spool *Spool
+	// Logger gets what an operator should know; nil means nobody does.
+	Logger *slog.Logger
 	// Registerer takes the limiter's metrics; nil keeps none. No label ever holds a subject.
 	Registerer prometheus.Registerer
 }
@@ -49,16 +54,20 @@ type Limiter struct {
 	memory  *memory
 	metrics metrics
 	options Options
+
+	late       chan struct{}  // holds one token for each given-up call that is waited for
+	waiting    sync.WaitGroup // the same calls
+	complained atomic.Uint64  // ledger time of the last log line about units that were dropped
 }
 
 // New returns a limiter that charges limits in book. Options may be nil.
 func New(book *accounts.Book, limits *Limits, options *Options) (*Limiter, error) {
-	l := &Limiter{book: book}
+	l := &Limiter{book: book, late: make(chan struct{}, maxLate)}
 	if options != nil {
 		l.options = *options
 	}
-	if l.options.Deadline <= 0 {
-		l.options.Deadline = defaultDeadline
+	if l.options.Logger == nil {
+		l.options.Logger = slog.New(slog.DiscardHandler)
 	}
 	memory, err := newMemory(l.options.Shared)
 	if err != nil {
@@ -90,7 +99,11 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Decision, error) {
 		l.metrics.failed(err)
 		return Decision{}, err
 	}
-	ctx, cancel := l.detached(ctx)
+	deadline := maxDeadline
+	for _, c := range charges {
+		deadline = min(deadline, c.limit.Deadline)
+	}
+	ctx, cancel := detached(ctx, deadline)
 	defer cancel()
 	decision, err := l.check(ctx, r.ID, charges)
 	if err != nil {
@@ -101,9 +114,9 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Decision, error) {
 	return decision, nil
 }
 
-// detached returns a context that the caller cannot cancel, with the deadline of a ledger call.
-func (l *Limiter) detached(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), l.options.Deadline)
+// detached returns a context that the caller cannot cancel, with a deadline for the ledger.
+func detached(ctx context.Context, deadline time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), deadline)
 }
 
 func (l *Limiter) check(ctx context.Context, id string, charges []charge) (Decision, error) {
@@ -122,7 +135,7 @@ func (l *Limiter) check(ctx context.Context, id string, charges []charge) (Decis
 	}
 	exhausted, err := l.exhausted(ctx, charges)
 	if err != nil {
-		return Decision{}, failure(err)
+		return l.unanswered(id, charges, &attempt, err)
 	}
 	if exhausted >= 0 {
 		decision, decided, err := l.remembered(ctx, id, attempt, charges, exhausted)
@@ -132,7 +145,7 @@ func (l *Limiter) check(ctx context.Context, id string, charges []charge) (Decis
 	}
 	result, err := l.book.Charge(ctx, attempt)
 	if err != nil {
-		return Decision{}, failure(err)
+		return l.unanswered(id, charges, &attempt, err)
 	}
 	switch result.Outcome {
 	case accounts.Accepted:
@@ -180,7 +193,7 @@ func (l *Limiter) look(ctx context.Context, charges []charge) (Decision, error) 
 	result := accounts.Result{Refused: -1}
 	read, err := l.read(ctx, charges, true)
 	if err != nil {
-		return Decision{}, failure(err)
+		return l.unanswered("", charges, nil, err)
 	}
 	result.Timestamp = l.book.Now()
 	for i := range charges {

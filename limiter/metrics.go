@@ -12,13 +12,16 @@ type metrics struct {
 	errors     *prometheus.CounterVec
 	remembered prometheus.Counter
 	unread     prometheus.Counter
+	setAside   prometheus.Counter
+	units      *prometheus.CounterVec
+	late       *prometheus.CounterVec
 }
 
 func newMetrics(registerer prometheus.Registerer) (metrics, error) {
 	m := metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
-			Help: "Decisions by limit and result: allowed, denied or replayed.",
+			Help: "Decisions by limit and result: allowed, denied, replayed or degraded.",
 		}, []string{"limit", "result"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_check_errors_total",
@@ -28,6 +31,20 @@ func newMetrics(registerer prometheus.Registerer) (metrics, error) {
 			Name: "weir_denials_remembered_total",
 			Help: "Denials given from the exhaustion memory, without a ledger write.",
 		}),
+		setAside: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_spool_set_aside_total",
+			Help: "Entries of the spool that cannot be booked and were set aside.",
+		}),
+		units: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_spooled_units_total",
+			Help: "Units let through while the ledger did not answer: spooled, and of those later " +
+				"booked, overage or dropped. What could not be spooled is dropped at once.",
+		}, []string{"limit", "result"}),
+		late: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_late_charges_total",
+			Help: "Charges that the ledger accepted after they were given up: voided or kept; " +
+				"and those not looked after, because too many are.",
+		}, []string{"result"}),
 		unread: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_balances_unread_total",
 			Help: "Decisions whose balances could not be read after the charge.",
@@ -36,7 +53,9 @@ func newMetrics(registerer prometheus.Registerer) (metrics, error) {
 	if registerer == nil {
 		return m, nil
 	}
-	collectors := []prometheus.Collector{m.decisions, m.errors, m.remembered, m.unread}
+	collectors := []prometheus.Collector{
+		m.decisions, m.errors, m.remembered, m.unread, m.setAside, m.units, m.late,
+	}
 	for _, c := range collectors {
 		err := registerer.Register(c)
 		if err != nil {
@@ -49,6 +68,8 @@ func newMetrics(registerer prometheus.Registerer) (metrics, error) {
 func (m *metrics) decided(charges []charge, d Decision) {
 	result := "allowed"
 	switch {
+	case d.Degraded:
+		result = "degraded"
 	case d.Replayed:
 		result = "replayed"
 	case !d.Allowed:

@@ -14,7 +14,7 @@ import (
 
 func reload(t testing.TB, l *limiter.Limiter, limits ...limiter.Limit) {
 	t.Helper()
-	set, err := limiter.NewLimits(0, limits)
+	set, err := limiter.NewLimits(0, patient(limits))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 func TestReplayAfterLostReply(t *testing.T) {
 	clock := newClock()
 	faulty := ledgertest.NewFaulty(openLedger(t, clock))
-	l := newLimiter(t, faulty, clock, rate("api", 10, time.Minute))
+	l := newLimiter(t, faulty, clock, closed(rate("api", 10, time.Minute)))
 	check(t, l, one("api", "alice", 1))
 	faulty.Inject(ledgertest.Fault{On: ledgertest.CallCreateTransfers, After: ledgers.ErrClosed})
 	wantCode(t, l, named("id", one("api", "alice", 1)), limiter.CodeLedgerUnavailable)
@@ -35,7 +35,7 @@ func TestReplayAfterLostReply(t *testing.T) {
 func TestDroppedReplies(t *testing.T) {
 	clock := newClock()
 	faulty := ledgertest.NewFaulty(openLedger(t, clock))
-	l := newLimiter(t, faulty, clock, rate("api", 700, time.Hour))
+	l := newLimiter(t, faulty, clock, closed(rate("api", 700, time.Hour)))
 	check(t, l, one("api", "alice", 1))
 	faulty.Inject(ledgertest.Fault{
 		On: ledgertest.CallCreateTransfers, Every: 10, Times: ledgertest.Always,

@@ -75,6 +75,8 @@ func (c *accountCache) shrink(leave func(*account)) {
 	}
 }
 
+func (s *diskStore) cached(id ledgers.ID) *account { return s.cache.get(id) }
+
 func (s *diskStore) account(id ledgers.ID) *account {
 	a := s.cache.get(id)
 	if a != nil {
@@ -99,6 +101,16 @@ func (s *diskStore) saveAccount(b *pebble.Batch, a *account, asOf uint64) {
 	s.value = appendAccount(s.value[:0], &a.Account, asOf)
 	_ = b.Set(s.key, s.value, nil)
 	a.dirtySince = 0
+}
+
+// saveReleases adds to the stored records of accounts that are not in memory what has expired of
+// them. Pebble appends it without reading the record, and the next one who reads adds it up.
+func (s *diskStore) saveReleases(b *pebble.Batch, absent map[ledgers.ID]release, asOf uint64) {
+	for id, r := range absent {
+		s.key = appendIDKey(s.key[:0], kindAccount, id)
+		s.value = appendRelease(s.value[:0], r, asOf)
+		_ = b.Merge(s.key, s.value, nil)
+	}
 }
 
 // reflect stores accounts that have waited for too long, or all of them.

@@ -132,15 +132,7 @@ func BenchmarkStart(b *testing.B) {
 		b.Fatal(err)
 	}
 	fund(b, ledger, subjects)
-	for from := uint64(0); from < subjects; from += 8000 {
-		transfers := make([]ledgers.Transfer, 8000)
-		for i := range transfers {
-			transfers[i] = pending(from+uint64(i), 1, 3600)
-			transfers[i].ID.Hi = 2
-			transfers[i].DebitAccountID.Lo = 2 + rand.Uint64N(subjects)
-		}
-		transfer(b, ledger, ledgers.TransferCreated, transfers...)
-	}
+	reserve(b, ledger, subjects, 3600)
 	err = ledger.Close()
 	if err != nil {
 		b.Fatal(err)
@@ -160,6 +152,45 @@ func BenchmarkStart(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.StartTimer()
+	}
+	b.ReportMetric(residentMiB(b), "MiB-resident")
+}
+
+// reserve makes n reservations of random ones of n subjects.
+func reserve(b *testing.B, ledger ledgers.Driver, n uint64, timeout uint32) {
+	b.Helper()
+	for from := uint64(0); from < n; from += 8000 {
+		transfers := make([]ledgers.Transfer, 8000)
+		for i := range transfers {
+			transfers[i] = pending(from+uint64(i), 1, timeout)
+			transfers[i].ID = ledgers.ID{Lo: rand.Uint64(), Hi: rand.Uint64()}
+			transfers[i].DebitAccountID.Lo = 2 + rand.Uint64N(n)
+		}
+		transfer(b, ledger, ledgers.TransferCreated, transfers...)
+	}
+}
+
+// BenchmarkEndAtOnce measures the first call after a million reservations of a million subjects
+// have all come to their end.
+func BenchmarkEndAtOnce(b *testing.B) {
+	const subjects = 1_000_000
+	clock := newClock()
+	ledger, err := embedded.Open(b.TempDir(), clock.options())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer ledger.Close()
+	fund(b, ledger, subjects)
+	for b.Loop() {
+		b.StopTimer()
+		clock.advance(time.Minute)
+		reserve(b, ledger, subjects, 60)
+		clock.advance(2 * time.Minute)
+		b.StartTimer()
+		accounts, err := ledger.LookupAccounts(b.Context(), []ledgers.ID{{Lo: 1}})
+		if err != nil || !accounts[0].CreditsPending.IsZero() {
+			b.Fatalf("operator: got %+v, %v, want nothing pending", accounts, err)
+		}
 	}
 	b.ReportMetric(residentMiB(b), "MiB-resident")
 }

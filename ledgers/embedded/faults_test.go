@@ -182,6 +182,22 @@ func TestErrPermission(t *testing.T) {
 	}
 }
 
+// TestOlderFormat opens a directory of format 1, to which format 2 only adds.
+func TestOlderFormat(t *testing.T) {
+	files := vfs.NewMem()
+	embedded.Tamper(t, "ledger", files, func(db *pebble.DB) error {
+		return embedded.WriteFormat(db, 1)
+	})
+	ledger, err := embedded.Open("ledger", embedded.Testing(embedded.Options{}, files, 0))
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	err = ledger.Close()
+	if err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
 func TestErrFormat(t *testing.T) {
 	files := vfs.NewMem()
 	embedded.Tamper(t, "ledger", files, func(db *pebble.DB) error {

@@ -12,7 +12,8 @@
 //
 //	t time                    a transfer as created, or the id of a refused one (burnt)
 //	i id                      the time of the transfer or burnt id
-//	a id                      an account, and the ledger time as of which its sums are right
+//	a id                      an account, and the ledger time as of which its sums are right; then
+//	                          what expired of it later while it was not in memory
 //	d account code time       the account was debited by the transfer of this time
 //	c account code time       the account was credited by it
 //	e time                    how the pending transfer of this time was posted or voided, and when
@@ -29,7 +30,8 @@
 // What has timed out is a function of the clock: before a call is applied, the pending transfers
 // whose end has come are taken off their accounts in memory, in the order of their ends. The first
 // of them are kept in memory, the rest is read from the l keys when its time comes. Nothing is
-// written for an expiry.
+// written for an expiry on an account in memory. On another one, what expires together is appended
+// to its record (a merge of Pebble's), so that nothing has to be read.
 //
 // # Why a crash loses nothing
 //

@@ -16,6 +16,8 @@ import (
 type store interface {
 	// account returns the account, to be changed in place, or nil.
 	account(id ledgers.ID) *account
+	// cached is account, but only if nothing has to be read for it.
+	cached(id ledgers.ID) *account
 	// transfer returns the transfer of an id, or that the id is burnt or unknown.
 	transfer(id ledgers.ID) (ledgers.Transfer, presence)
 	// ending returns how the pending transfer with this timestamp was ended.
@@ -57,6 +59,8 @@ type machine struct {
 	live    liveSet
 	changes changes
 	undo    undo
+	// recovering is set while accounts may hold what the machine has yet to go through again.
+	recovering bool
 }
 
 // changes is what the present group of requests has done and the store does not know yet.
@@ -67,6 +71,9 @@ type changes struct {
 	endings   []endingChange
 	// dirtied lists accounts that were clean when the group changed them.
 	dirtied []*account
+	// absent is what expiries take off accounts that were not in memory, until somebody asks for
+	// the account.
+	absent map[ledgers.ID]release
 	// expired counts the pending transfers that timed out.
 	expired int
 
@@ -102,6 +109,7 @@ func newMachine(s store, last uint64) *machine {
 		accountByID:     map[ledgers.ID]*account{},
 		transferByID:    map[ledgers.ID]int32{},
 		endingByPending: map[uint64]ending{},
+		absent:          map[ledgers.ID]release{},
 	}}
 }
 
@@ -199,7 +207,11 @@ func (m *machine) account(id ledgers.ID) *account {
 			return a
 		}
 	}
-	return m.store.account(id)
+	a := m.store.account(id)
+	if len(m.changes.absent) > 0 && a != nil {
+		m.makeUp(a)
+	}
+	return a
 }
 
 // transfer returns what is known of a transfer's id.
@@ -220,17 +232,6 @@ func (m *machine) ending(pendingTimestamp uint64) ending {
 		return how
 	}
 	return m.store.ending(pendingTimestamp)
-}
-
-// change announces that an account is about to be changed.
-func (m *machine) change(a *account) {
-	if m.undo.open {
-		m.undo.images = append(m.undo.images, accountImage{of: a, content: a.Account})
-	}
-	if a.dirtySince == 0 {
-		a.dirtySince = m.base
-		m.changes.dirtied = append(m.changes.dirtied, a)
-	}
 }
 
 func (m *machine) addTransfer(t *ledgers.Transfer) {
@@ -296,6 +297,7 @@ func (m *machine) begin() {
 	clear(c.accountByID)
 	clear(c.transferByID)
 	clear(c.endingByPending)
+	clear(c.absent)
 	m.base = m.last
 }
 

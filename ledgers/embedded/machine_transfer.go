@@ -242,6 +242,56 @@ func applyTransfer(t *ledgers.Transfer, a *ledgers.Account, s side) {
 	}
 }
 
+// change announces that an account is about to be changed.
+func (m *machine) change(a *account) {
+	if m.undo.open {
+		m.undo.images = append(m.undo.images, accountImage{of: a, content: a.Account})
+	}
+	m.dirty(a)
+}
+
+func (m *machine) dirty(a *account) {
+	if a.dirtySince == 0 {
+		a.dirtySince = m.base
+		m.changes.dirtied = append(m.changes.dirtied, a)
+	}
+}
+
+// makeUp takes off an account what expired while it was not in memory. A chain that is rolled back
+// does not bring that back.
+func (m *machine) makeUp(a *account) {
+	r, ok := m.changes.absent[a.ID]
+	if !ok {
+		return
+	}
+	delete(m.changes.absent, a.ID)
+	m.dirty(a)
+	r.apply(&a.Account)
+}
+
+// release is what expired pending transfers together take off an account.
+type release struct {
+	debits, credits ledgers.Amount
+	reopen          bool
+}
+
+func (r *release) add(p *livePending, s side) {
+	sum := &r.debits
+	if s == creditSide {
+		sum = &r.credits
+	}
+	*sum = sum.Add(p.amount)
+	r.reopen = r.reopen || s.closes(p.flags)
+}
+
+func (r *release) apply(a *ledgers.Account) {
+	a.DebitsPending = a.DebitsPending.Sub(r.debits)
+	a.CreditsPending = a.CreditsPending.Sub(r.credits)
+	if r.reopen {
+		a.Flags &^= ledgers.AccountClosed
+	}
+}
+
 // replay books a transfer that was accepted earlier on those of its accounts that do not hold it
 // yet. It reports whether the pending transfer that it ends, if it does, is there.
 func (m *machine) replay(t *ledgers.Transfer) bool {

@@ -227,6 +227,8 @@ func (l *Ledger) recoverAccounts(readOnly bool) (uint64, error) {
 	s.reflected = reflected
 	m := newMachine(s, reflected)
 	m.live = startLive(reflected, l.options.liveInMemory)
+	m.recovering = true
+	defer func() { m.recovering = false }()
 	l.machine = m
 	it, err := l.db.NewIter(&pebble.IterOptions{
 		LowerBound: appendTimeKey(nil, kindTransfer, reflected+1),

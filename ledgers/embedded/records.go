@@ -27,7 +27,7 @@ var (
 	keyReflected  = []byte("mreflected") // all up to here is in the stored accounts
 	keyLast       = []byte("mlast")      // no later timestamp was given, but for the transfers'
 	keyRetention  = []byte("mretention") // retention has walked up to here
-	formatVersion = uint64(1)            // what this package writes
+	formatVersion = uint64(2)            // what this package writes; it reads 1 as well
 	endOfTime     = ^uint64(0)           // later than every timestamp
 )
 
@@ -184,7 +184,26 @@ func decodeAccount(record []byte, id ledgers.ID) (account, error) {
 	a.UserData32 = uint32(r.uvarint())
 	a.Ledger, a.Code = r.uint32(), r.uint16()
 	a.Flags = ledgers.AccountFlags(r.uint16())
+	for len(r.rest) > 0 {
+		a.asOf = r.uint64()
+		released := release{debits: r.amount(), credits: r.amount(), reopen: r.byte() != 0}
+		if a.DebitsPending.Cmp(released.debits) < 0 || a.CreditsPending.Cmp(released.credits) < 0 {
+			return a, fmt.Errorf("record of an account: %w", ErrCorrupt)
+		}
+		released.apply(&a.Account)
+	}
 	return a, r.end("account")
+}
+
+// appendRelease encodes what follows an account in its record, any number of times.
+func appendRelease(b []byte, released release, asOf uint64) []byte {
+	b = binary.LittleEndian.AppendUint64(b, asOf)
+	b = appendAmount(b, released.debits)
+	b = appendAmount(b, released.credits)
+	if released.reopen {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 // reader takes fields off a record; it remembers running out of bytes until end is asked.

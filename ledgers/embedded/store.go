@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -131,8 +132,9 @@ func (s *diskStore) ending(pendingTimestamp uint64) (how ending) {
 	return how
 }
 
+// livePendings reads the transfers of the keys with an iterator: they mostly follow each other.
 func (s *diskStore) livePendings(from liveKey, limit int) []livePending {
-	it, err := s.db.NewIter(&pebble.IterOptions{
+	keys, err := s.db.NewIter(&pebble.IterOptions{
 		LowerBound: appendPairKey(nil, kindLive, from.end, from.timestamp),
 		UpperBound: []byte{kindLive + 1},
 	})
@@ -140,17 +142,24 @@ func (s *diskStore) livePendings(from liveKey, limit int) []livePending {
 		s.fail(err)
 		return nil
 	}
+	records, err := s.db.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{kindTransfer}, UpperBound: []byte{kindTransfer + 1},
+	})
+	if err != nil {
+		s.fail(errors.Join(err, keys.Close()))
+		return nil
+	}
 	var pendings []livePending
-	for ok := it.First(); ok && len(pendings) < limit; ok = it.Next() {
-		end, _ := keyUint64(it.Key(), 1)
-		timestamp, err := keyUint64(it.Key(), 9)
+	for ok := keys.First(); ok && len(pendings) < limit && s.err == nil; ok = keys.Next() {
+		end, _ := keyUint64(keys.Key(), 1)
+		timestamp, err := keyUint64(keys.Key(), 9)
 		if err != nil {
 			s.fail(err)
 			break
 		}
-		t, presence := s.transferAt(timestamp)
-		if presence != found {
-			s.fail(fmt.Errorf("live transfer %d is missing: %w", timestamp, ErrCorrupt))
+		t, err := s.seekTransfer(records, timestamp)
+		if err != nil {
+			s.fail(fmt.Errorf("live transfer %d: %w", timestamp, err))
 			break
 		}
 		pendings = append(pendings, livePending{
@@ -159,11 +168,23 @@ func (s *diskStore) livePendings(from liveKey, limit int) []livePending {
 			amount: t.Amount, flags: t.Flags,
 		})
 	}
-	err = it.Close()
-	if err != nil {
-		s.fail(err)
-	}
+	s.fail(errors.Join(keys.Close(), records.Close()))
 	return pendings
+}
+
+// seekTransfer reads a transfer that must be there.
+func (s *diskStore) seekTransfer(
+	records *pebble.Iterator, timestamp uint64,
+) (ledgers.Transfer, error) {
+	s.key = appendTimeKey(s.key[:0], kindTransfer, timestamp)
+	if !records.SeekGE(s.key) || !bytes.Equal(records.Key(), s.key) {
+		return ledgers.Transfer{}, errors.Join(ErrCorrupt, records.Error())
+	}
+	t, whole, err := decodeTransfer(records.Value(), timestamp)
+	if err == nil && !whole {
+		err = ErrCorrupt
+	}
+	return t, err
 }
 
 // save writes what the machine's group has changed into b. It reports whether an answer of the
@@ -179,13 +200,11 @@ func (s *diskStore) save(b *pebble.Batch, m *machine, shown bool) (durable bool)
 		s.cache.put(a)
 		s.saveAccount(b, a, m.last)
 	}
+	s.saveReleases(b, c.absent, m.last)
 	s.unsavedExpiry = s.unsavedExpiry || c.expired > 0
 	durable = newest > 0 || len(c.accounts) > 0 || shown && s.unsavedExpiry
 	if durable {
 		s.unsavedExpiry = false
-		if newest < m.last {
-			s.setNumber(b, keyLast, m.last)
-		}
 	}
 	s.reflect(b, m.last, max(reflectStep, 2*len(c.dirtied)), false)
 	s.cache.shrink(func(a *account) {
@@ -194,6 +213,10 @@ func (s *diskStore) save(b *pebble.Batch, m *machine, shown bool) (durable bool)
 		}
 	})
 	s.saveReflected(b, m.last, false)
+	if newest < m.last && (durable || !b.Empty()) {
+		// Accounts are stored as of this time.
+		s.setNumber(b, keyLast, m.last)
+	}
 	return durable
 }
 

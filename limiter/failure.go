@@ -115,8 +115,12 @@ func (l *Limiter) watch(attempt accounts.Attempt, undo bool, cause error) {
 func (l *Limiter) settle(attempt accounts.Attempt, undo bool) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoPatience)
 	defer cancel()
+	tried := false
 	for {
 		result, found, err := l.book.Recall(ctx, attempt)
+		if err == nil && tried && result.Outcome == accounts.Ended { // the answer was lost
+			return "voided", nil
+		}
 		if err == nil && (!found || result.Outcome != accounts.Replayed) {
 			return "", nil
 		}
@@ -124,6 +128,7 @@ func (l *Limiter) settle(attempt accounts.Attempt, undo bool) (string, error) {
 			return "kept", nil
 		}
 		if err == nil {
+			tried = true
 			err = l.book.Undo(ctx, attempt)
 			l.forget(attempt)
 		}

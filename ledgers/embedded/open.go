@@ -189,7 +189,7 @@ func (l *Ledger) start() error {
 	if err != nil {
 		return err
 	}
-	last, err := l.recoverAccounts(false)
+	last, err := l.recoverAccounts()
 	if err != nil {
 		return err
 	}
@@ -213,8 +213,8 @@ func readNumber(db *pebble.DB, key []byte) (uint64, error) {
 
 // recoverAccounts makes up for what was not yet stored of the accounts when the ledger was last
 // closed or killed: it books the transfers since, and expires what has timed out. It returns the
-// last timestamp that was given. With readOnly nothing is stored.
-func (l *Ledger) recoverAccounts(readOnly bool) (uint64, error) {
+// last timestamp that was given.
+func (l *Ledger) recoverAccounts() (uint64, error) {
 	s := l.store
 	reflected, err := readNumber(l.db, keyReflected)
 	if err != nil {
@@ -239,7 +239,7 @@ func (l *Ledger) recoverAccounts(readOnly bool) (uint64, error) {
 	}
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() {
-		err = l.replayRecord(it.Key(), it.Value(), readOnly)
+		err = l.replayRecord(it.Key(), it.Value())
 		if err != nil {
 			return 0, err
 		}
@@ -249,11 +249,6 @@ func (l *Ledger) recoverAccounts(readOnly bool) (uint64, error) {
 		return 0, err
 	}
 	last = max(last, m.last)
-	if readOnly {
-		m.expire(last)
-		s.endReads()
-		return last, s.err
-	}
 	err = l.catchUp(last)
 	if err != nil {
 		return 0, err
@@ -262,7 +257,7 @@ func (l *Ledger) recoverAccounts(readOnly bool) (uint64, error) {
 }
 
 // replayRecord replays one stored transfer.
-func (l *Ledger) replayRecord(key, value []byte, readOnly bool) error {
+func (l *Ledger) replayRecord(key, value []byte) error {
 	timestamp, err := keyUint64(key, 1)
 	if err != nil {
 		return err
@@ -275,18 +270,16 @@ func (l *Ledger) replayRecord(key, value []byte, readOnly bool) error {
 		l.machine.last = timestamp
 		return nil
 	}
-	if !readOnly {
-		err = l.catchUp(timestamp)
-		if err != nil {
-			return err
-		}
+	err = l.catchUp(timestamp)
+	if err != nil {
+		return err
 	}
 	if !l.machine.replay(&t) {
 		err = fmt.Errorf("what transfer %v is about is missing: %w", t.ID, ErrCorrupt)
 		return errors.Join(l.store.err, err)
 	}
 	l.store.transfers++
-	if l.store.transfers%replayStep == 0 && !readOnly {
+	if l.store.transfers%replayStep == 0 {
 		return l.saveReplayed(timestamp)
 	}
 	return nil

@@ -1,10 +1,10 @@
 package embedded
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -40,8 +40,8 @@ func (r *Report) problem(format string, args ...any) {
 // every ledger debits are credits, pending and posted; that no account is past its flag; that each
 // account's sums are those of its transfers, pending ones as far as they are live; and that the
 // indexes hold the transfers and nothing else. What is wrong is in the report; an error means that
-// the ledger could not be read: ErrInUse, ErrFormat, ErrCorrupt or the system's. It needs about 200
-// bytes of memory for each account.
+// the ledger could not be read: ErrInUse, ErrFormat, ErrCorrupt or the system's. It needs about 250
+// bytes of memory for each account, whatever the number of transfers.
 func Verify(dir string) (Report, error) { return verify(dir, vfs.Default) }
 
 func verify(dir string, files vfs.FS) (report Report, err error) {
@@ -65,9 +65,7 @@ func verify(dir string, files vfs.FS) (report Report, err error) {
 	if err != nil {
 		return Report{}, describe(dir, err, errOpen)
 	}
-	v := &verifier{l: &Ledger{dir: dir, db: db, options: (&Options{
-		CacheAccounts: math.MaxInt, fs: files,
-	}).withDefaults()}}
+	v := &verifier{store: diskStore{db: db}}
 	err = errors.Join(v.run(), db.Close())
 	if err != nil {
 		return v.report, describe(dir, err, errOpen)
@@ -77,14 +75,42 @@ func verify(dir string, files vfs.FS) (report Report, err error) {
 
 // verifier goes through a ledger kind by kind.
 type verifier struct {
-	l      *Ledger
+	store  diskStore
 	report Report
 	seed   maphash.Seed
-	// accounts are the sums that the transfers make.
-	accounts map[ledgers.ID]*ledgers.Account
+	// reflected is the ledger time up to which every stored account must hold everything.
+	reflected uint64
+	accounts  map[ledgers.ID]*verified
+	// endings goes over the keys of ended transfers beside the transfers.
+	endings *pebble.Iterator
 	// expected are checksums of the keys that the transfers ask for, by kind. They do not depend on
 	// the order.
 	expected [256]checksum
+}
+
+// verified is what the transfers make of an account.
+type verified struct {
+	timestamp uint64
+	// asOf is the ledger time of the stored record, stored its sums then.
+	asOf   uint64
+	stored balance
+	// now is the sums as of the last ledger time.
+	now balance
+}
+
+// balance is the four sums of an account.
+type balance [4]ledgers.Amount
+
+// The places of the sums in a balance.
+const (
+	debitsPending = iota
+	debitsPosted
+	creditsPending
+	creditsPosted
+)
+
+func sums(a *ledgers.Account) balance {
+	return balance{a.DebitsPending, a.DebitsPosted, a.CreditsPending, a.CreditsPosted}
 }
 
 type checksum struct {
@@ -104,7 +130,7 @@ func (v *verifier) run() (err error) {
 			err = fmt.Errorf("%w: %v", ErrCorrupt, problem)
 		}
 	}()
-	format, err := readNumber(v.l.db, keyFormat)
+	format, err := readNumber(v.store.db, keyFormat)
 	if err != nil {
 		return err
 	}
@@ -112,28 +138,46 @@ func (v *verifier) run() (err error) {
 		return ErrFormat
 	}
 	v.seed = maphash.MakeSeed()
-	v.accounts = map[ledgers.ID]*ledgers.Account{}
-	// The recovery that an opening would do stays in memory: the cache has no bound here.
-	v.l.store = &diskStore{db: v.l.db, cache: newAccountCache(math.MaxInt)}
-	defer v.l.store.endReads()
-	v.report.AsOf, err = v.l.recoverAccounts(true)
-	if err != nil {
-		return err
-	}
+	v.accounts = map[ledgers.ID]*verified{}
+	defer v.store.endReads()
 	for _, step := range []func() error{
-		v.readAccounts, v.readTransfers, v.compareAccounts, v.compareIndexes,
+		v.readTimes, v.readAccounts, v.readTransfers, v.compareAccounts, v.compareIndexes,
 	} {
 		err = step()
 		if err != nil {
 			return err
 		}
 	}
-	return v.l.store.err
+	return v.store.err
+}
+
+// readTimes finds the last ledger time.
+func (v *verifier) readTimes() error {
+	var errs [3]error
+	var last, newest uint64
+	v.reflected, errs[0] = readNumber(v.store.db, keyReflected)
+	last, errs[1] = readNumber(v.store.db, keyLast)
+	newest, errs[2] = newestTransfer(v.store.db)
+	v.report.AsOf = max(v.reflected, last, newest)
+	return errors.Join(errs[:]...)
+}
+
+func newestTransfer(db *pebble.DB) (timestamp uint64, err error) {
+	it, err := db.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{kindTransfer}, UpperBound: []byte{kindTransfer + 1},
+	})
+	if err != nil {
+		return 0, err
+	}
+	if it.Last() {
+		timestamp, err = keyUint64(it.Key(), 1)
+	}
+	return timestamp, errors.Join(err, it.Close())
 }
 
 // scan calls visit with every key of a kind.
 func (v *verifier) scan(kind byte, visit func(key, value []byte) error) error {
-	it, err := v.l.db.NewIter(&pebble.IterOptions{
+	it, err := v.store.db.NewIter(&pebble.IterOptions{
 		LowerBound: []byte{kind}, UpperBound: []byte{kind + 1},
 	})
 	if err != nil {
@@ -152,24 +196,34 @@ func (v *verifier) scan(kind byte, visit func(key, value []byte) error) error {
 // readAccounts notes which accounts there are, with empty sums.
 func (v *verifier) readAccounts() error {
 	return v.scan(kindAccount, func(key, value []byte) error {
-		high, _ := keyUint64(key, 1)
-		low, err := keyUint64(key, 9)
-		if err != nil {
-			return err
-		}
-		a, err := decodeAccount(value, ledgers.ID{Hi: high, Lo: low})
+		a, err := parseAccount(key, value)
 		if err != nil {
 			return err
 		}
 		v.report.Accounts++
-		v.accounts[a.ID] = &ledgers.Account{ID: a.ID, Timestamp: a.Timestamp}
+		v.accounts[a.ID] = &verified{timestamp: a.Timestamp, asOf: max(a.asOf, v.reflected)}
 		return nil
 	})
 }
 
+func parseAccount(key, value []byte) (account, error) {
+	high, _ := keyUint64(key, 1)
+	low, err := keyUint64(key, 9)
+	if err != nil {
+		return account{}, err
+	}
+	return decodeAccount(value, ledgers.ID{Hi: high, Lo: low})
+}
+
 // readTransfers sums up the transfers and notes which index entries they ask for.
-func (v *verifier) readTransfers() error {
-	return v.scan(kindTransfer, func(key, value []byte) error {
+func (v *verifier) readTransfers() (err error) {
+	v.endings, err = v.store.db.NewIter(&pebble.IterOptions{
+		LowerBound: []byte{kindEnding}, UpperBound: []byte{kindEnding + 1},
+	})
+	if err != nil {
+		return err
+	}
+	err = v.scan(kindTransfer, func(key, value []byte) error {
 		timestamp, err := keyUint64(key, 1)
 		if err != nil {
 			return err
@@ -189,44 +243,67 @@ func (v *verifier) readTransfers() error {
 			v.report.problem("transfer %v: an account of it is missing", t.ID)
 			return nil
 		}
-		v.expect(appendJournalKey(nil, kindDebitJournal, debit.Timestamp, t.Code, timestamp), nil)
-		v.expect(appendJournalKey(nil, kindCreditJournal, credit.Timestamp, t.Code, timestamp), nil)
+		v.expect(appendJournalKey(nil, kindDebitJournal, debit.timestamp, t.Code, timestamp), nil)
+		v.expect(appendJournalKey(nil, kindCreditJournal, credit.timestamp, t.Code, timestamp), nil)
 		v.sum(&t, debit, credit)
 		return nil
 	})
+	return errors.Join(err, v.endings.Close())
 }
 
 func (v *verifier) expect(key, value []byte) {
 	v.expected[key[0]].add(v.seed, key, value)
 }
 
-// sum adds a transfer to the sums of its accounts: a pending one if it is live, a void not at all.
-func (v *verifier) sum(t *ledgers.Transfer, debit, credit *ledgers.Account) {
-	end := t.ExpiresAt()
+// sum adds a transfer to the sums of its accounts: a pending one for as long as it is live, a void
+// not at all.
+func (v *verifier) sum(t *ledgers.Transfer, debit, credit *verified) {
 	switch {
 	case t.Flags&(ledgers.PostPending|ledgers.VoidPending) != 0:
 		v.sumEnding(t, debit, credit)
-		return
-	case !t.Flags.Has(ledgers.Pending):
-	case v.l.store.ending(t.Timestamp) != endingNone:
-		return
-	case end != 0:
-		if end > v.l.store.reflected {
-			v.expect(appendPairKey(nil, kindLive, end, t.Timestamp), nil)
+	case t.Flags.Has(ledgers.Pending):
+		until := v.liveUntil(t)
+		if v.report.AsOf < until {
+			v.report.Live++
 		}
-		if end <= v.report.AsOf {
-			return
-		}
-		v.report.Live++
+		v.book(debit, debitsPending, t, until)
+		v.book(credit, creditsPending, t, until)
 	default:
-		v.report.Live++
+		v.book(debit, debitsPosted, t, endOfTime)
+		v.book(credit, creditsPosted, t, endOfTime)
 	}
-	applyTransfer(t, debit, debitSide)
-	applyTransfer(t, credit, creditSide)
 }
 
-func (v *verifier) sumEnding(t *ledgers.Transfer, debit, credit *ledgers.Account) {
-	pending, presence := v.l.store.transfer(t.PendingID)
+// book adds a transfer that counts from its own time until another.
+func (v *verifier) book(a *verified, place int, t *ledgers.Transfer, until uint64) {
+	if t.Timestamp <= a.asOf && a.asOf < until {
+		a.stored[place] = a.stored[place].Add(t.Amount)
+	}
+	if v.report.AsOf < until {
+		a.now[place] = a.now[place].Add(t.Amount)
+	}
+}
+
+// liveUntil returns when a pending transfer was posted or voided, or else when it times out.
+func (v *verifier) liveUntil(t *ledgers.Transfer) uint64 {
+	key := appendTimeKey(nil, kindEnding, t.Timestamp)
+	if v.endings.SeekGE(key) && bytes.Equal(v.endings.Key(), key) {
+		ended, err := keyUint64(v.endings.Value(), 1)
+		v.store.fail(err)
+		return ended
+	}
+	end := t.ExpiresAt()
+	switch {
+	case end == 0:
+		return endOfTime
+	case end > v.reflected:
+		v.expect(appendPairKey(nil, kindLive, end, t.Timestamp), nil)
+	}
+	return end
+}
+
+func (v *verifier) sumEnding(t *ledgers.Transfer, debit, credit *verified) {
+	pending, presence := v.store.transfer(t.PendingID)
 	if presence != found {
 		v.report.problem("transfer %v: its pending transfer %v is missing", t.ID, t.PendingID)
 		return
@@ -234,8 +311,8 @@ func (v *verifier) sumEnding(t *ledgers.Transfer, debit, credit *ledgers.Account
 	how := endingVoided
 	if t.Flags.Has(ledgers.PostPending) {
 		how = endingPosted
-		debit.DebitsPosted = debit.DebitsPosted.Add(t.Amount)
-		credit.CreditsPosted = credit.CreditsPosted.Add(t.Amount)
+		v.book(debit, debitsPosted, t, endOfTime)
+		v.book(credit, creditsPosted, t, endOfTime)
 	}
 	v.expect(appendTimeKey(nil, kindEnding, pending.Timestamp),
 		appendTimeKey(nil, byte(how), t.Timestamp))
@@ -244,53 +321,48 @@ func (v *verifier) sumEnding(t *ledgers.Transfer, debit, credit *ledgers.Account
 // compareAccounts holds the accounts to what the transfers make of them, to their flags and to each
 // other.
 func (v *verifier) compareAccounts() error {
-	perLedger := map[uint32]*ledgers.Account{}
-	for id, want := range v.accounts {
-		got := v.l.store.account(id)
-		if got == nil {
-			return v.l.store.err
+	perLedger := map[uint32]*balance{}
+	err := v.scan(kindAccount, func(key, value []byte) error {
+		a, err := parseAccount(key, value)
+		if err != nil {
+			return err
 		}
-		if sums(&got.Account) != sums(want) {
+		want, got := v.accounts[a.ID], sums(&a.Account)
+		if got != want.stored {
 			v.report.problem("account %v: its sums are %v, its transfers make %v",
-				id, sums(&got.Account), sums(want))
+				a.ID, got, want.stored)
 		}
-		v.checkFlags(&got.Account)
-		total := perLedger[got.Ledger]
+		total := perLedger[a.Ledger]
 		if total == nil {
-			total = &ledgers.Account{}
-			perLedger[got.Ledger] = total
+			total = &balance{}
+			perLedger[a.Ledger] = total
 		}
-		total.DebitsPending = total.DebitsPending.AddWrap(got.DebitsPending)
-		total.DebitsPosted = total.DebitsPosted.AddWrap(got.DebitsPosted)
-		total.CreditsPending = total.CreditsPending.AddWrap(got.CreditsPending)
-		total.CreditsPosted = total.CreditsPosted.AddWrap(got.CreditsPosted)
-	}
-	for number, total := range perLedger {
-		s := sums(total)
-		if s[0] != s[2] || s[1] != s[3] {
-			v.report.problem("ledger %d: debits are not credits: %v", number, s)
+		for i := range got {
+			// What the transfers after the stored record make of it.
+			got[i] = got[i].SubWrap(want.stored[i]).AddWrap(want.now[i])
+			total[i] = total[i].AddWrap(got[i])
+		}
+		v.checkFlags(&a.Account, got)
+		return nil
+	})
+	for number, s := range perLedger {
+		if s[debitsPending] != s[creditsPending] || s[debitsPosted] != s[creditsPosted] {
+			v.report.problem("ledger %d: debits are not credits: %v", number, *s)
 		}
 	}
-	return nil
+	return err
 }
 
-// balance is the four sums of an account: debits pending and posted, credits pending and posted.
-type balance [4]ledgers.Amount
-
-func sums(a *ledgers.Account) balance {
-	return balance{a.DebitsPending, a.DebitsPosted, a.CreditsPending, a.CreditsPosted}
-}
-
-func (v *verifier) checkFlags(a *ledgers.Account) {
-	debits, debitsFit := ledgers.Sum(a.DebitsPending, a.DebitsPosted)
-	credits, creditsFit := ledgers.Sum(a.CreditsPending, a.CreditsPosted)
+func (v *verifier) checkFlags(a *ledgers.Account, s balance) {
+	debits, debitsFit := ledgers.Sum(s[debitsPending], s[debitsPosted])
+	credits, creditsFit := ledgers.Sum(s[creditsPending], s[creditsPosted])
 	switch {
 	case !debitsFit || !creditsFit:
 		v.report.problem("account %v: its sums do not fit into 128 bits", a.ID)
-	case a.Flags&ledgers.DebitsMustNotExceedCredits != 0 && debits.Cmp(a.CreditsPosted) > 0:
-		v.report.problem("account %v: its debits exceed its credits: %v", a.ID, sums(a))
-	case a.Flags&ledgers.CreditsMustNotExceedDebits != 0 && credits.Cmp(a.DebitsPosted) > 0:
-		v.report.problem("account %v: its credits exceed its debits: %v", a.ID, sums(a))
+	case a.Flags&ledgers.DebitsMustNotExceedCredits != 0 && debits.Cmp(s[creditsPosted]) > 0:
+		v.report.problem("account %v: its debits exceed its credits: %v", a.ID, s)
+	case a.Flags&ledgers.CreditsMustNotExceedDebits != 0 && credits.Cmp(s[debitsPosted]) > 0:
+		v.report.problem("account %v: its credits exceed its debits: %v", a.ID, s)
 	}
 }
 
@@ -304,7 +376,7 @@ func (v *verifier) compareIndexes() error {
 		var stored checksum
 		err := v.scan(kind, func(key, value []byte) error {
 			end, err := keyUint64(key, 1)
-			if kind != kindLive || end > v.l.store.reflected {
+			if kind != kindLive || end > v.reflected {
 				stored.add(v.seed, key, value)
 			}
 			return err

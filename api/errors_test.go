@@ -139,3 +139,59 @@ func TestCodes(t *testing.T) {
 		}
 	}
 }
+
+// TestDegraded has a ledger that does not answer, and limits that let pass then.
+func TestDegraded(t *testing.T) {
+	s := newService(t, api.Options{})
+	s.ledger.Inject(ledgertest.Fault{Before: errDown, Times: ledgertest.Always})
+	for name, check := range map[string]string{
+		"OK":     `{"limit":"open","subject":"u"}`,
+		"Named":  `{"limit":"open","subject":"u","id":"one"}`,
+		"Free":   `{"limit":"open","subject":"u","cost":0}`,
+		"Exotic": `{"limit":"open","subject":"\u00fc"}`, // which encoding/json answers
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := s.check(check)
+			a.want(t, 200, "allowed", "true", "degraded", "true", "replayed", "false", "code", "",
+				path("limits", 0, "limit"), "open", path("limits", 0, "window_seconds"), "60")
+			a.wantHeader(t, "Content-Type", "application/json")
+			for _, header := range []string{"RateLimit", "RateLimit-Policy", "Retry-After"} {
+				a.wantHeader(t, header, "")
+			}
+			for _, unknown := range []string{"quota", "remaining", "reset_seconds", "null"} {
+				if strings.Contains(a.text, unknown) {
+					t.Errorf("got %s in %s, want nothing that is not known", unknown, a.text)
+				}
+			}
+		})
+	}
+	t.Run("Batch", func(t *testing.T) {
+		s.call("POST", "/v1/check/batch", `{"checks":[{"limit":"open","subject":"u"}]}`).
+			want(t, 200, path("results", 0, "degraded"), "true")
+	})
+	t.Run("ErrClosed", func(t *testing.T) { // one limit that needs the ledger is enough
+		s.check(`{"subject":"u","limits":[{"limit":"open"},{"limit":"a"}]}`).
+			want(t, 503, "code", "ledger-unavailable", "degraded", "")
+	})
+	t.Run("ErrBalance", func(t *testing.T) { // there is no policy for what is only told
+		s.call("GET", "/v1/balance?limit=open&subject=u", "").want(t, 503, "code", "ledger-unavailable")
+	})
+}
+
+// TestUnavailableDetail says what a caller who was given no decision can do.
+func TestUnavailableDetail(t *testing.T) {
+	s := newService(t, api.Options{})
+	s.ledger.Inject(ledgertest.Fault{Before: errDown, Times: ledgertest.Always})
+	const word = "the same id, sent again, will tell"
+	named := s.check(`{"limit":"a","subject":"u","id":"one"}`)
+	named.want(t, 503, "code", "ledger-unavailable", "new_id_required", "")
+	named.wantHeader(t, "Retry-After", "1")
+	if detail := named.field("detail"); !strings.Contains(detail, "unknown") ||
+		!strings.Contains(detail, word) {
+		t.Errorf("with an id: got detail %q, want that the outcome is unknown and %q", detail, word)
+	}
+	detail := s.check(`{"limit":"a","subject":"u"}`).field("detail")
+	if strings.Contains(detail, word) {
+		t.Errorf("without an id: got detail %q, which speaks of one", detail)
+	}
+}

@@ -4,11 +4,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/api"
 	"weir/ledgers/ledgertest"
+	"weir/limiter"
 )
 
 func TestHealth(t *testing.T) {
@@ -28,6 +30,18 @@ func TestHealth(t *testing.T) {
 	s.call("GET", "/readyz", "").want(t, 200, "status", "ready", "ledger", "down")
 	s.call("HEAD", "/readyz", "").want(t, 200)
 	s.call("GET", "/healthz?verbose", "").want(t, 200)
+
+	closed, err := limiter.NewLimits(0, []limiter.Limit{
+		{Name: "a", Kind: limiter.RequestRate, Window: time.Second, OnFailure: limiter.Closed},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.limiter.SetLimits(closed) // an outage that leaves nothing to answer does
+	s.call("GET", "/readyz", "").want(t, 503, "code", "not-ready", "ledger", "down")
+	s.call("GET", "/healthz", "").want(t, 200)
+	up.Store(true)
+	s.call("GET", "/readyz", "").want(t, 200, "status", "ready", "ledger", "up")
 }
 
 // TestNothingLeaks makes calls with marked subjects, ids and tokens, and looks for the marks.

@@ -102,5 +102,5 @@ func TestLimits(t *testing.T) {
 	s.call("GET", "/v1/limits", "").want(t, 200,
 		path("limits", 0, "name"), "api-requests", path("limits", 0, "kind"), "request-rate",
 		path("limits", 0, "quota"), "10", path("limits", 0, "window_seconds"), "60",
-		path("limits", 4, "kind"), "bandwidth", path("limits", 18), "")
+		path("limits", 4, "kind"), "bandwidth", path("limits", 19), "")
 }

@@ -38,8 +38,8 @@ type Options struct {
 	AdminToken string
 	// Ready says whether the ledger was reached since the start; nil means always.
 	Ready func() bool
-	// LedgerUp says whether the ledger answers now; nil means always. It does not make the server
-	// unready: limits can be answered by policy.
+	// LedgerUp says whether the ledger answers now; nil means always. While it does not, the server
+	// is unready only if no limit can be answered by policy.
 	LedgerUp func() bool
 	// Registry takes the server's metrics and is what /metrics shows; nil means one of its own.
 	Registry *prometheus.Registry

@@ -63,10 +63,12 @@ func (c *clock) Step(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
+// testLimits need the ledger, but for one.
+//
 // tidy:table the limits of all tests
 func testLimits() []limiter.Limit {
 	const minute = time.Minute
-	return []limiter.Limit{
+	limits := []limiter.Limit{
 		{Name: "api-requests", Kind: limiter.RequestRate, Quota: 10, Window: minute},
 		{Name: "site", Kind: limiter.RequestRate, Quota: 1000, Window: time.Hour},
 		{Name: "slow", Kind: limiter.RequestRate, Quota: 1, Window: 2 * time.Second},
@@ -85,7 +87,15 @@ func testLimits() []limiter.Limit {
 		{Name: "hundred", Kind: limiter.RequestRate, Quota: 100, Window: minute},
 		{Name: "hour", Kind: limiter.RequestRate, Quota: 100, Window: time.Hour},
 		{Name: "fast", Kind: limiter.RequestRate, Quota: 6000, Window: time.Second},
+		{Name: "open", Kind: limiter.RequestRate, Quota: 10, Window: minute, OnFailure: limiter.Open},
 	}
+	for i := range limits {
+		limits[i].Deadline = 10 * time.Second // a busy machine is not a ledger that is away
+		if limits[i].OnFailure == "" {
+			limits[i].OnFailure = limiter.Closed
+		}
+	}
+	return limits
 }
 
 // service is a server under test, on a ledger of its own.
@@ -93,6 +103,7 @@ type service struct {
 	testing.TB
 	clock    *clock
 	ledger   *ledgertest.Faulty
+	limiter  *limiter.Limiter
 	server   *api.Server
 	registry *prometheus.Registry
 	logs     *logBuffer
@@ -134,7 +145,8 @@ func newServiceOn(t testing.TB, driver ledgers.Driver, c *clock, options api.Opt
 		handler := slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})
 		options.Logger = slog.New(handler)
 	}
-	server, err := api.New(newLimiter(t, s.ledger, c, s.registry), &options)
+	s.limiter = newLimiter(t, s.ledger, c, s.registry)
+	server, err := api.New(s.limiter, &options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,11 +165,7 @@ func newLimiter(t testing.TB, driver ledgers.Driver, c *clock, r prometheus.Regi
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := testLimits()
-	for i := range list { // a ledger that is away is an error here, and a busy machine is not away
-		list[i].OnFailure, list[i].Deadline = limiter.Closed, 10*time.Second
-	}
-	limits, err := limiter.NewLimits(0, list)
+	limits, err := limiter.NewLimits(0, testLimits())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,16 @@ const (
 
 // Balance is what a subject has on a limit, in the limit's units.
 type Balance struct {
-	// Quota is the target of the newest quota step, plus grants, less revocations; at most
-	// [MaxQuota].
+	// Quota is the target of the newest quota step, plus grants, less revocations; of a prepaid
+	// balance it is all that was ever given, less what was taken back. At most [MaxQuota].
 	Quota uint64
-	// Used is what is taken now; after a lowering it may be above the quota.
+	// Used is what is taken now, of a prepaid balance all that was ever used; after a lowering it may
+	// be above the quota.
 	Used uint64
 	// Remaining is quota less used, at least 0.
 	Remaining uint64
+	// Margin is the part of the quota that has to stay free when a charge is made.
+	Margin uint64
 }
 
 // Balances reads the balances of the charges' accounts, in their order. A subject that was never
@@ -45,7 +48,9 @@ func (b *Book) Balances(ctx context.Context, charges []Charge) ([]Balance, error
 	balances := make([]Balance, len(charges))
 	for i, c := range charges {
 		if len(found) == 0 || found[0].ID != c.account {
-			balances[i] = Balance{Quota: c.Limit.Quota, Remaining: c.Limit.Quota}
+			balances[i] = Balance{
+				Quota: c.Limit.Quota, Remaining: c.Limit.Quota, Margin: c.Limit.margin(c.Limit.Quota),
+			}
 			continue
 		}
 		newest, seen := c.standing.quota()
@@ -59,7 +64,10 @@ func (b *Book) Balances(ctx context.Context, charges []Charge) ([]Balance, error
 				newest = step{target: c.Limit.Quota, revision: c.Limit.Revision}
 			}
 		}
-		balances[i] = balanceOf(found[0], newest, c.Limit, b.options.Shared)
+		balances[i], err = b.balanceOf(ctx, found[0], newest, c.Limit)
+		if err != nil {
+			return nil, err
+		}
 		found = found[1:]
 	}
 	return balances, nil
@@ -68,14 +76,44 @@ func (b *Book) Balances(ctx context.Context, charges []Charge) ([]Balance, error
 // balanceOf works out a balance. What the account holds beyond the base of its quota steps are
 // grants less revocations. A quota that the config has changed counts as changed, though the step
 // may be yet to come.
-func balanceOf(a ledgers.Account, newest step, limit Limit, shared bool) Balance {
-	target, _ := newest.wanted(limit, shared)
+func (b *Book) balanceOf(ctx context.Context, a ledgers.Account, newest step, limit Limit,
+) (Balance, error) {
+	target, _ := newest.wanted(limit, b.options.Shared)
 	held := ledgers.SubtractFloor(a.CreditsPosted, a.DebitsPosted).Lo
+	used := a.DebitsPending.Lo
+	if limit.Posted {
+		back, err := b.takenBack(ctx, a.ID)
+		if err != nil {
+			return Balance{}, err
+		}
+		used += ledgers.SubtractFloor(a.DebitsPosted, back).Lo
+		held = ledgers.SubtractFloor(a.CreditsPosted, back).Lo
+	}
 	quota := uint64(max(0, int64(target)+int64(held)-int64(newest.base)))
 	// A quota that the config raised may pass, with grants from before, what answers can carry.
-	quota = min(quota, MaxQuota)
-	used := min(a.DebitsPending.Lo, MaxQuota)
-	return Balance{Quota: quota, Used: used, Remaining: quota - min(quota, used)}
+	quota, used = min(quota, MaxQuota), min(used, MaxQuota)
+	return Balance{
+		Quota: quota, Used: used, Remaining: quota - min(quota, used), Margin: limit.margin(target),
+	}, nil
+}
+
+// takenBack returns what revocations and lowered quotas took from an account, of the newest
+// [ledgers.MaxEvents] of each: on a prepaid balance, the account's posted debits have what was used
+// in them too.
+func (b *Book) takenBack(ctx context.Context, account ledgers.ID) (ledgers.Amount, error) {
+	var sum ledgers.Amount
+	for _, code := range []uint16{CodeRevocation, CodeRequota} {
+		list, err := b.driver.AccountTransfers(ctx, ledgers.AccountFilter{
+			AccountID: account, Code: code, Limit: ledgers.MaxEvents, Debits: true, Reversed: true,
+		})
+		if err != nil {
+			return sum, fmt.Errorf("what was taken back from account %s: %w", account, err)
+		}
+		for _, t := range list {
+			sum, _ = ledgers.Sum(sum, t.Amount)
+		}
+	}
+	return sum, nil
 }
 
 // Next returns the ledger's time at which the next unit of the charge's account comes back, 0 if
@@ -215,4 +253,82 @@ func (b *Book) Overage(ctx context.Context, c Charge) (uint64, error) {
 	debits, _ := ledgers.Sum(found[0].DebitsPending, found[0].DebitsPosted)
 	credits, _ := ledgers.Sum(found[0].CreditsPending, found[0].CreditsPosted)
 	return ledgers.SubtractFloor(debits, credits).Lo, nil
+}
+
+// MaxPage is the most entries that one page of a journal holds.
+const MaxPage = 1000
+
+// Entry is one line of a subject's journal.
+type Entry struct {
+	// Timestamp is the ledger's time in nanoseconds since 1970; no two entries share one.
+	Timestamp uint64
+	Transfer  ledgers.ID
+	// Kind is the word for the transfer's code: quota, requota, grant, revocation, charge, guard or
+	// overage.
+	Kind string
+	// Credit says that the subject got the amount; else it gave it.
+	Credit bool
+	Amount uint64
+	// Pending says that the amount was reserved. ExpiresAt is the ledger's time at which it comes
+	// back by itself, 0 for never.
+	Pending   bool
+	ExpiresAt uint64
+	// Ends is the pending transfer that this entry gave back, or zero.
+	Ends ledgers.ID
+}
+
+// Page is a part of a journal, in the order asked for.
+type Page struct {
+	Entries []Entry
+	// Next is where the following page starts, 0 if this is the last.
+	Next uint64
+}
+
+// Journal reads the entries of the charge's account from the cursor on, the newest first if
+// reversed. A zero cursor starts at the beginning (or the end); limit is at most [MaxPage].
+func (b *Book) Journal(ctx context.Context, c Charge, cursor uint64, reversed bool, limit int,
+) (Page, error) {
+	limit = min(limit, MaxPage)
+	filter := ledgers.AccountFilter{
+		AccountID: c.account, Limit: uint32(limit) + 1, Debits: true, Credits: true, Reversed: reversed,
+	}
+	if reversed {
+		filter.TimestampMax = cursor
+	} else {
+		filter.TimestampMin = cursor
+	}
+	transfers, err := b.driver.AccountTransfers(ctx, filter)
+	if err != nil {
+		return Page{}, fmt.Errorf("journal of account %s: %w", c.account, err)
+	}
+	var page Page
+	if len(transfers) > limit {
+		page.Next = transfers[limit].Timestamp
+		transfers = transfers[:limit]
+	}
+	page.Entries = make([]Entry, len(transfers))
+	for i, t := range transfers {
+		page.Entries[i] = entryOf(t, c.account)
+	}
+	return page, nil
+}
+
+func entryOf(t ledgers.Transfer, account ledgers.ID) Entry {
+	kind, known := codeNames[t.Code]
+	if !known {
+		kind = fmt.Sprintf("code %d", t.Code)
+	}
+	e := Entry{
+		Timestamp: t.Timestamp,
+		Transfer:  t.ID,
+		Kind:      kind,
+		Credit:    t.CreditAccountID == account,
+		Amount:    t.Amount.Lo,
+		Pending:   t.Flags.Has(ledgers.Pending),
+		Ends:      t.PendingID,
+	}
+	if e.Pending {
+		e.ExpiresAt = t.ExpiresAt()
+	}
+	return e
 }

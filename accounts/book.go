@@ -1,3 +1,37 @@
+// Package accounts knows who pays: it turns limits and subjects into ledger accounts, and quotas,
+// grants and charges into transfers between them.
+//
+// A limit is one ledger. On it the operator account grants quota, and each subject has a user
+// account that cannot be overdrawn. A charge moves units from the user to the operator as a pending
+// transfer whose timeout is the limit's window: when it expires, the ledger gives the units back.
+//
+//	quota, at first sight    operator -> user   posted    code quota, step 0
+//	changed quota            either way         posted    code requota, step 1, 2, ...
+//	charge                   user -> operator   pending   code charge, timeout = window;
+//	                         posted where the balance is prepaid
+//	what has to stay free    user -> operator   pending   code guard, and its void: a unit for a
+//	                         look, and the margin of a limit that closes below its target
+//	hold                     user -> operator   pending   code hold, timeout = the hold's
+//	release, give-back       the void of each
+//	renewal                  the voids, and holds anew
+//	settlement               the voids; user -> operator, what was really used, pending until the
+//	                         hold's window ends, code settlement; above the hold as what follows
+//	used beyond the quota    overage -> operator, all of it; user -> overage, what is free;
+//	                         pending    code overage, timeout = what is left of the window
+//	grant                    operator -> user   posted    code grant
+//	revocation               user -> operator   posted    code revocation
+//
+// An asset is a ledger too. On it the treasury account gives money out and takes it back, and each
+// subject has a money account that cannot be overdrawn. A payment is one chain over the ledgers of
+// its limits and of its asset, the money last.
+//
+//	deposit                  treasury -> money  posted    code deposit
+//	withdrawal               money -> treasury  posted    code withdrawal
+//	payment                  user -> operator   pending   code charge, for each limit;
+//	                         money -> money     posted    code payment
+//
+// The package holds no policy: it does not know why a charge is made, what happens when the ledger
+// does not answer, or what a caller is told.
 package accounts
 
 import (
@@ -73,20 +107,22 @@ func NewBook(driver ledgers.Driver, namespace Namespace, options *Options) (*Boo
 // ledger again.
 type standing struct {
 	operator ledgers.ID // of the account's limit
+	subject  string     // whose the account is; empty where a receipt does not tell
 
-	mu   sync.Mutex
-	seen bool // the account's first quota was answered `created` or `exists`
-	step step // newest quota step known
-	live live
+	mu    sync.Mutex
+	seen  bool // the account's first quota was answered `created` or `exists`
+	step  step // newest quota step known
+	live  live
+	named bool // the subject's name is written down in the ledger
 }
 
 // standing returns what is remembered of an account, nothing at first.
-func (b *Book) standing(account ledgers.ID, limit string) *standing {
+func (b *Book) standing(account ledgers.ID, limit, subject string) *standing {
 	s, ok := b.standings.Get(account)
 	if ok {
 		return s
 	}
-	s = &standing{operator: b.namespace.OperatorAccount(limit)}
+	s = &standing{operator: b.namespace.OperatorAccount(limit), subject: subject}
 	previous, raced, _ := b.standings.PeekOrAdd(account, s)
 	if raced {
 		return previous

@@ -1,15 +1,14 @@
 package accounts
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
-)
 
-// ErrCalendar is wrapped by the error of a calendar that cannot be.
-var ErrCalendar = errors.New("calendar refused")
+	"weir/ledgers"
+)
 
 // Calendar cuts time into periods that begin at midnight on the clocks of a time zone: days, weeks
 // from Monday on (ISO 8601) or months. A period has no fixed length: where clocks are set forward
@@ -150,4 +149,135 @@ func (c *Calendar) UnmarshalJSON(data []byte) error {
 	}
 	c.align, c.zone = read.align, read.zone
 	return nil
+}
+
+// calendarTime returns the ledger's time for the time-outs of an attempt. Where a calendar decides
+// them, it has to be told well.
+func (b *Book) calendarTime(ctx context.Context, a Attempt) (uint64, error) {
+	if !a.onCalendar() {
+		return b.Now(), nil
+	}
+	return b.Time(ctx)
+}
+
+// onCalendar reports whether any charge comes back with a calendar's period.
+func (a Attempt) onCalendar() bool {
+	for _, c := range a.sorted {
+		if c.Limit.Calendar != nil && a.hold == 0 && c.Amount > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// keepPeriods returns the result of an accepted chain, once each of its charges comes back when the
+// period ends that it was committed in, or less than a second later. A time-out is worked out
+// before the ledger says when the charge was made: one that took long, or fell into the next
+// period, is replaced.
+func (b *Book) keepPeriods(ctx context.Context, a Attempt, accepted Result,
+	charged []ledgers.Transfer, results []ledgers.TransferResult,
+) (Result, error) {
+	if !a.onCalendar() {
+		return accepted, nil
+	}
+	charged = charged[:a.charging()]
+	for range maxSteps {
+		for i := range charged {
+			charged[i].Timestamp = results[i].Timestamp
+		}
+		if inPeriods(a, charged) || !charged[0].Flags.Has(ledgers.Pending) {
+			break // of a chain that a prepaid balance leads, the first cannot be replaced
+		}
+		next, made, err := b.replace(ctx, a, charged)
+		if err != nil {
+			return Result{}, err
+		}
+		charged, results = next, made
+		if a.money == nil { // which is never replaced, and is the receipt
+			accepted.Transfer = charged[0].ID
+		}
+	}
+	return accepted, nil
+}
+
+// charging returns how many accounts an attempt takes units from; the rest it only looks at.
+func (a Attempt) charging() int {
+	n := 0
+	for _, c := range a.sorted {
+		if c.Amount > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// inPeriods reports whether the charges, as they were committed, come back with their periods.
+func inPeriods(a Attempt, charged []ledgers.Transfer) bool {
+	k := 0
+	for _, c := range a.sorted {
+		if c.Amount == 0 {
+			continue
+		}
+		t := charged[k]
+		k++
+		if c.Limit.Calendar == nil {
+			continue
+		}
+		end := c.Limit.Calendar.Period(t.Timestamp).End
+		if t.ExpiresAt() < end || t.ExpiresAt() >= end+uint64(time.Second) {
+			return false
+		}
+	}
+	return true
+}
+
+// replace gives charges back and takes them anew, with time-outs as of now, in one step. The first
+// of the new ones is found by the end of the first of the old ones.
+func (b *Book) replace(ctx context.Context, a Attempt, charged []ledgers.Transfer,
+) (next []ledgers.Transfer, results []ledgers.TransferResult, err error) {
+	now, err := b.Time(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	first := b.namespace.replacement(charged[0].ID)
+	batch := b.voids(charged, b.namespace.fingerprint("replace", nil, first.String()))
+	ended := len(batch)
+	k := 0
+	for _, c := range a.sorted {
+		if c.Amount == 0 {
+			continue
+		}
+		if charged[k].Flags.Has(ledgers.Pending) {
+			next = append(next, a.take(c, b.member(first, k), now))
+		} else {
+			next = append(next, charged[k]) // stays as it is
+		}
+		k++
+	}
+	for i := range next {
+		if next[i].ID != charged[i].ID {
+			batch = append(batch, next[i])
+		}
+	}
+	batch[ended].UserData128 = a.fingerprint
+	link(batch)
+	made, err := b.createTransfers(ctx, batch)
+	if err != nil {
+		return nil, nil, err
+	}
+	failed := failedAt(made)
+	if failed >= 0 {
+		return nil, nil, unexpected(made[failed].Status, batch[failed])
+	}
+	forget(a.sorted)
+	results = make([]ledgers.TransferResult, len(next))
+	made = made[ended:]
+	for i := range next {
+		if next[i].ID == charged[i].ID {
+			results[i].Timestamp = charged[i].Timestamp
+			continue
+		}
+		results[i], made = made[0], made[1:]
+	}
+	return next, results, nil
 }

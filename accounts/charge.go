@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"weir/ledgers"
 )
@@ -24,7 +25,7 @@ func (b *Book) NewCharge(limit Limit, subject string, amount uint64) Charge {
 	account := b.namespace.UserAccount(limit.Name, subject)
 	return Charge{
 		Limit: limit, Subject: subject, Amount: amount,
-		account: account, standing: b.standing(account, limit.Name),
+		account: account, standing: b.standing(account, limit.Name, subject),
 	}
 }
 
@@ -85,20 +86,32 @@ type Attempt struct {
 	charges     []Charge // as they came
 	sorted      []Charge // in the order of their accounts
 	fingerprint ledgers.Amount
+	hold        uint32 // seconds for which a reservation holds; 0 for a check
 	// money is what a payment moves besides, last in the chain; it is then the first transfer.
 	money *ledgers.Transfer
 }
 
 // NewAttempt prepares to take all charges, or none. An account may be named once, and at least one
 // amount is above 0. An empty id makes an attempt of its own each time; with an id, the same
-// charges are the same attempt, in whichever order they come.
-func (b *Book) NewAttempt(id string, charges []Charge) (Attempt, error) {
-	sorted := inOrder(charges)
-	a := Attempt{
-		charges: charges, sorted: sorted, fingerprint: b.namespace.fingerprint("check", sorted),
-	}
+// charges are the same attempt, in whichever order they come. What else was sent, if it says more
+// than the charges, tells one request under the id from another.
+func (b *Book) NewAttempt(id string, charges []Charge, sent ...string) (Attempt, error) {
+	return b.newAttempt("check", id, Attempt{charges: charges}, sent...)
+}
+
+// NewHold prepares to reserve all charges, or none, for some seconds, at least one. See
+// [Book.NewAttempt].
+func (b *Book) NewHold(id string, charges []Charge, seconds uint32, sent ...string,
+) (Attempt, error) {
+	sent = append([]string{strconv.FormatUint(uint64(seconds), 10)}, sent...)
+	return b.newAttempt("hold", id, Attempt{charges: charges, hold: seconds}, sent...)
+}
+
+func (b *Book) newAttempt(kind, id string, a Attempt, sent ...string) (Attempt, error) {
+	a.sorted = inOrder(a.charges)
+	a.fingerprint = b.namespace.fingerprint(kind, a.sorted, sent...)
 	if id != "" {
-		a.First = b.namespace.checkTransfer(id, sorted)
+		a.First = b.namespace.attemptTransfer(kind, id, a.sorted)
 		return a, nil
 	}
 	first, err := NewTransfer()
@@ -114,6 +127,9 @@ func (a Attempt) Charges() []Charge { return a.charges }
 
 // Charge makes an attempt, in one atomic step. Made again, it is answered as the first time and
 // taken once.
+//
+// Where a calendar's period ended between the sending and the ledger's answer, the charges are
+// replaced before it returns, so that they come back with the period that they were made in.
 func (b *Book) Charge(ctx context.Context, a Attempt) (Result, error) {
 	for range maxSteps {
 		result, err := b.tryCharge(ctx, a)
@@ -140,10 +156,11 @@ func forget(charges []Charge) {
 // chain is a batch that decides one request: first quotas of new accounts, each on its own, and
 // then one linked chain of quota steps, charges and guards.
 type chain struct {
-	batch []ledgers.Transfer
-	steps []int // index of the charge that each quota step behind the openings belongs to
-	owner []int // index of the charge that each place behind the steps belongs to
-	first int   // place of the attempt's first transfer behind the openings
+	batch    []ledgers.Transfer
+	openings int   // how many first quotas head it
+	steps    []int // index of the charge that each quota step behind the openings belongs to
+	owner    []int // index of the charge that each place behind the steps belongs to
+	first    int   // place of the attempt's first transfer behind the openings
 }
 
 // tryCharge sends a chain once.
@@ -152,7 +169,17 @@ func (b *Book) tryCharge(ctx context.Context, a Attempt) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	c := b.link(a, openings)
+	if a.hold > 0 {
+		err = b.keepNames(ctx, a.sorted)
+		if err != nil {
+			return Result{}, err
+		}
+	}
+	now, err := b.calendarTime(ctx, a)
+	if err != nil {
+		return Result{}, err
+	}
+	c := b.link(a, openings, now)
 	results, err := b.createTransfers(ctx, c.batch)
 	if err != nil {
 		return Result{}, err
@@ -166,7 +193,8 @@ func (b *Book) tryCharge(ctx context.Context, a Attempt) (Result, error) {
 	switch {
 	case failed < 0:
 		b.taken(a.sorted, linked[len(c.steps):], c)
-		return Result{Transfer: a.First, Timestamp: linked[c.first].Timestamp}, nil
+		accepted := Result{Transfer: a.First, Timestamp: linked[c.first].Timestamp}
+		return b.keepPeriods(ctx, a, accepted, c.charged(), linked[len(c.steps):])
 	case failed < len(c.steps):
 		return Result{Outcome: again}, b.relearn(ctx, a.sorted, linked[failed].Status)
 	}
@@ -204,8 +232,8 @@ func (a Attempt) refused(c chain, at int, r ledgers.TransferResult) Result {
 
 // link builds the chain that decides a request. Where a lowered quota is still to be taken, the
 // rest of it is taken ahead of the charges: a unit that came back goes to the lowering first.
-func (b *Book) link(a Attempt, openings []opening) chain {
-	c := chain{batch: quotas(openings)}
+func (b *Book) link(a Attempt, openings []opening, now uint64) chain {
+	c := chain{batch: quotas(openings), openings: len(openings)}
 	for i, charge := range a.sorted {
 		newest, _ := charge.standing.quota()
 		if newest.base > newest.target {
@@ -222,13 +250,17 @@ func (b *Book) link(a Attempt, openings []opening) chain {
 	}
 	for i, charge := range a.sorted {
 		if charge.Amount > 0 {
-			c.add(i, pending(charge, charge.Amount, CodeCharge, b.member(a.First, k)))
+			c.add(i, a.take(charge, b.member(a.First, k), now))
 			k++
 		}
 	}
 	for i, charge := range a.sorted {
+		amount := charge.margin()
 		if charge.Amount == 0 {
-			guard := pending(charge, 1, CodeGuard, b.member(a.First, k))
+			amount++
+		}
+		if amount > 0 {
+			guard := pending(charge, amount, CodeGuard, b.member(a.First, k))
 			guard.Timeout = 0 // it ends here, so that no timeout has to be watched
 			c.add(i, guard)
 			c.add(i, ledgers.Transfer{
@@ -247,15 +279,19 @@ func (b *Book) link(a Attempt, openings []opening) chain {
 	}
 	chained := c.batch[len(openings):]
 	chained[c.first].UserData128 = a.fingerprint
-	for i := range chained[:len(chained)-1] {
-		chained[i].Flags |= ledgers.Linked
-	}
+	link(chained)
 	return c
 }
 
 func (c *chain) add(owner int, t ledgers.Transfer) {
 	c.batch = append(c.batch, t)
 	c.owner = append(c.owner, owner)
+}
+
+// charged returns the charges and guards of the chain.
+func (c *chain) charged() []ledgers.Transfer {
+	at := c.openings + len(c.steps)
+	return c.batch[at : at+len(c.owner)]
 }
 
 // member returns the id of the k-th charge or guard behind the quota steps.
@@ -289,21 +325,49 @@ func failedAt(linked []ledgers.TransferResult) int {
 	return -1
 }
 
+// take returns the transfer that takes a charge at the ledger time now.
+func (a Attempt) take(c Charge, id ledgers.ID, now uint64) ledgers.Transfer {
+	if a.hold > 0 {
+		t := pending(c, c.Amount, CodeHold, id)
+		t.Timeout = a.hold
+		return t
+	}
+	t := pending(c, c.Amount, CodeCharge, id)
+	t.Timeout = c.Limit.timeout(now)
+	if c.Limit.Posted {
+		t.Flags, t.Timeout = 0, 0
+	}
+	return t
+}
+
+// margin returns how much of the account's target has to stay free.
+func (c Charge) margin() uint64 {
+	if c.Limit.CloseAt == 0 {
+		return 0
+	}
+	newest, seen := c.standing.quota()
+	if !seen { // its first quota goes with the charge
+		return c.Limit.margin(c.Limit.Quota)
+	}
+	return c.Limit.margin(newest.target)
+}
+
 // taken notes what an accepted chain did. How much a lowering ahead of the charges took is read
 // from the ledger when its account is next charged.
 func (b *Book) taken(sorted []Charge, results []ledgers.TransferResult, c chain) {
 	for _, owner := range c.steps {
 		b.unlearn(sorted[owner])
 	}
+	made := c.charged()
 	for i, owner := range c.owner {
-		charge := sorted[owner]
-		if charge.Amount == 0 {
+		if made[i].Timeout == 0 { // a guard, or what does not come back
 			continue
 		}
-		end := results[i].Timestamp + charge.Limit.window()
-		charge.standing.mu.Lock()
-		charge.standing.live.add(out{end: end, amount: charge.Amount})
-		charge.standing.mu.Unlock()
+		made[i].Timestamp = results[i].Timestamp
+		standing := sorted[owner].standing
+		standing.mu.Lock()
+		standing.live.add(out{end: made[i].ExpiresAt(), amount: sorted[owner].Amount})
+		standing.mu.Unlock()
 	}
 }
 
@@ -319,33 +383,6 @@ func (b *Book) relearn(ctx context.Context, sorted []Charge, status ledgers.Tran
 		}
 	}
 	return nil
-}
-
-// Recall tells what became of an attempt, by one look-up of its first transfer and its end: false
-// if nothing of it was ever accepted. It writes nothing.
-func (b *Book) Recall(ctx context.Context, a Attempt) (Result, bool, error) {
-	now, err := b.Time(ctx)
-	if err != nil {
-		return Result{}, false, err
-	}
-	found, err := b.driver.LookupTransfers(ctx,
-		[]ledgers.ID{a.First, b.namespace.EndTransfer(a.First)})
-	if err != nil {
-		return Result{}, false, fmt.Errorf("look up charge %s: %w", a.First, err)
-	}
-	if len(found) == 0 || found[0].ID != a.First {
-		return Result{}, false, nil
-	}
-	result := Result{Outcome: Replayed, Transfer: a.First, Timestamp: found[0].Timestamp}
-	switch {
-	case found[0].UserData128 != a.fingerprint:
-		result.Outcome = Conflict
-	case len(found) > 1:
-		result.Outcome = Ended
-	case found[0].Timeout > 0 && now >= found[0].ExpiresAt():
-		result.Outcome = Expired
-	}
-	return result, true, nil
 }
 
 // inOrder returns the charges sorted by account: one order for all keeps the same request the same

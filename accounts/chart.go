@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+
+	"weir/ledgers"
 )
 
 // Codes of accounts. They are stored in the ledger and never change their meaning.
@@ -12,7 +14,7 @@ const (
 	AccountOperator uint16 = 1 // grants quota and takes it back; no flags
 	AccountUser     uint16 = 2 // a subject's quota; debits must not exceed credits
 	AccountOverage  uint16 = 3 // what a subject used beyond its quota; no flags
-
+	AccountName     uint16 = 4 // a part of a subject's name, in its user data; no flags
 	AccountMoney    uint16 = 5 // a subject's money; debits must not exceed credits
 	AccountTreasury uint16 = 6 // where an asset's money comes from and goes to; no flags
 )
@@ -26,10 +28,12 @@ const (
 	CodeCharge     uint16 = 5 // what a check took
 	CodeGuard      uint16 = 6 // a unit taken and given back at once, to look without a charge
 	CodeOverage    uint16 = 7 // what was used although the quota did not have it
+	CodeHold       uint16 = 8 // what a reservation holds
 
 	CodePayment    uint16 = 9  // money from one subject to another
 	CodeDeposit    uint16 = 10 // money from the treasury to a subject
 	CodeWithdrawal uint16 = 11 // money from a subject to the treasury
+	CodeSettlement uint16 = 12 // what a reservation really took
 )
 
 // QuotaCodes are the codes of quota steps. A ledger with a retention keeps their transfers also
@@ -45,9 +49,11 @@ var codeNames = map[uint16]string{
 	CodeCharge:     "charge",
 	CodeGuard:      "guard",
 	CodeOverage:    "overage",
+	CodeHold:       "hold",
 	CodePayment:    "payment",
 	CodeDeposit:    "deposit",
 	CodeWithdrawal: "withdrawal",
+	CodeSettlement: "settlement",
 }
 
 // LedgerNumber returns the ledger on which a limit of this name stands unless its config says
@@ -86,12 +92,53 @@ type Limit struct {
 	Quota uint64
 	// Revision of the config that gave the quota; a lower one never undoes a higher one's.
 	Revision uint32
-	// WindowSeconds is how long a charge stays taken.
+	// WindowSeconds is how long a charge stays taken; 0 where no charge comes back by itself.
 	WindowSeconds uint32
+	// Calendar is where charges come back when the period ends that they were made in; nil where
+	// each has a window of its own. WindowSeconds is then at least the longest period.
+	Calendar *Calendar
+	// Posted says that what is charged does not come back: a prepaid balance.
+	Posted bool
+	// CloseAt is the part of the target, in millionths, past which nothing is charged; 0 means all
+	// of it. What is beyond is kept free for what charges really cost.
+	CloseAt uint32
 }
+
+// wholeTarget as a CloseAt is all of the target.
+const wholeTarget = 1_000_000
 
 // window returns the window in the ledger's nanoseconds.
 func (l Limit) window() uint64 { return uint64(l.WindowSeconds) * uint64(time.Second) }
+
+// timeout returns the seconds after which a charge made at the ledger time now comes back, 0 for
+// never. A calendar's is rounded up: nothing comes back before the period ends.
+func (l Limit) timeout(now uint64) uint32 {
+	if l.Calendar == nil {
+		return l.WindowSeconds
+	}
+	return wholeSeconds(l.Calendar.Period(now).End - now)
+}
+
+// end returns when a charge made at the ledger time at comes back, where one does.
+func (l Limit) end(at uint64) uint64 {
+	if l.Calendar == nil {
+		return at + l.window()
+	}
+	return l.Calendar.Period(at).End
+}
+
+// wholeSeconds rounds nanoseconds up to seconds, of which there is at least one.
+func wholeSeconds(nanoseconds uint64) uint32 {
+	return uint32(max(1, (nanoseconds+uint64(time.Second)-1)/uint64(time.Second)))
+}
+
+// margin returns how much of a target has to stay free.
+func (l Limit) margin(target uint64) uint64 {
+	if l.CloseAt == 0 || l.CloseAt >= wholeTarget {
+		return 0
+	}
+	return target - ledgers.AmountOf(target).Mul64(uint64(l.CloseAt)).Div64(wholeTarget).Lo
+}
 
 // CheckLedgers returns [ErrLedgerNumber] naming both if two limits or assets share a ledger, or one
 // if it has none: their subjects' units would mix.

@@ -11,4 +11,11 @@ var (
 	ErrContended = errors.New("the quota of the subject keeps changing")
 	// ErrLedgerNumber is returned by Chart for a ledger number that is zero or taken twice.
 	ErrLedgerNumber = errors.New("ledger number")
+	// ErrCalendar is wrapped by the error of a calendar that cannot be.
+	ErrCalendar = errors.New("calendar refused")
+	// ErrUnknownLimit is returned for a receipt whose limit is not among those asked about.
+	ErrUnknownLimit = errors.New("the receipt is of an unknown limit")
+	// ErrFarBehind is returned for a receipt that was renewed so often that the newest one is not
+	// found by it.
+	ErrFarBehind = errors.New("the receipt was renewed too often since")
 )

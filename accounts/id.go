@@ -98,10 +98,10 @@ func (ns Namespace) MoneyTransfer(asset, from, id string) ledgers.ID {
 	return ns.hash(nameOf("money").text(asset).text(from).text(id))
 }
 
-// checkTransfer is the first transfer of the check that a caller named id. The id is scoped to the
-// set of accounts that the check names, sorted by account id.
-func (ns Namespace) checkTransfer(id string, sorted []Charge) ledgers.ID {
-	n := nameOf("check").text(id)
+// attemptTransfer is the first transfer of the check, or of the hold, that a caller named id. The
+// id is scoped to the set of accounts that the request names, sorted by account id.
+func (ns Namespace) attemptTransfer(kind, id string, sorted []Charge) ledgers.ID {
+	n := nameOf(kind).text(id)
 	for _, c := range sorted {
 		n = n.text(c.Limit.Name).text(c.Subject)
 	}
@@ -120,12 +120,20 @@ func (ns Namespace) EndTransfer(pending ledgers.ID) ledgers.ID {
 
 // fingerprint condenses what a request asks, so that the same id with other amounts is told from
 // the same request sent again.
-func (ns Namespace) fingerprint(kind string, sorted []Charge) ledgers.Amount {
+func (ns Namespace) fingerprint(kind string, sorted []Charge, sent ...string) ledgers.Amount {
 	n := nameOf(kind)
 	for _, c := range sorted {
 		n = n.text(c.Limit.Name).text(c.Subject).number(c.Amount)
 	}
+	for _, part := range sent {
+		n = n.text(part)
+	}
 	return ledgers.Amount(ns.hash(n))
+}
+
+// NameAccount is the k-th account that keeps a part of the subject's name of a user account.
+func (ns Namespace) NameAccount(account ledgers.ID, k int) ledgers.ID {
+	return ns.hash(nameOf("name").id(account).number(uint64(k)))
 }
 
 // moneyFingerprint is the fingerprint of a movement of money between subjects, and of what it takes

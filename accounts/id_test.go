@@ -19,7 +19,7 @@ func TestGoldenIDs(t *testing.T) {
 	site := ns.UserAccount("site", "all")
 	one := []Charge{{Limit: Limit{Name: "api"}, Subject: "alice", Amount: 3, account: alice}}
 	two := append(slices.Clone(one), Charge{Limit: Limit{Name: "site"}, Subject: "all", account: site})
-	check := ns.checkTransfer("id-1", one)
+	check := ns.attemptTransfer("check", "id-1", one)
 	payment := ns.MoneyTransfer("USD", "alice", "p-1")
 	daily := []Charge{{Limit: Limit{Name: "daily"}, Subject: "alice", Amount: 99_999}}
 	paid := ledgers.AmountOf(99_999)
@@ -36,7 +36,8 @@ func TestGoldenIDs(t *testing.T) {
 		{"quota step 7", ns.QuotaStep(alice, 7), "aa04287a9de6834580aa5d0c7326337c"},
 		{"grant", ns.GrantTransfer("api", "alice", "g-1"), "e0cfaefc7b3d8c41aae0512a0f7dc9f0"},
 		{"check", check, "c6badcd0c0cf86438176ba5106a208bc"},
-		{"check of two", ns.checkTransfer("id-1", inOrder(two)), "a3fa4558333883c992a66ef7f6f8790d"},
+		{"check of two", ns.attemptTransfer("check", "id-1", inOrder(two)),
+			"a3fa4558333883c992a66ef7f6f8790d"},
 		{"member", ns.MemberTransfer(check, 1), "ac69139f83118df0b92e32a7c7ecc63a"},
 		{"end", ns.EndTransfer(check), "2b06ad90be468ccc8f2f8055e18286bc"},
 		{"fingerprint", ledgers.ID(ns.fingerprint("check", one)), "7ef1fc1d5efb81d0a0cb944796697282"},

@@ -28,8 +28,12 @@ const (
 	CodeReservationClosed Code = "reservation-closed"
 	// CodeQuotaInUse: less is free than was to be revoked.
 	CodeQuotaInUse Code = "quota-in-use"
-	// CodeQuotaTooLarge: the quota would pass accounts.MaxQuota.
+	// CodeQuotaTooLarge: the quota would pass accounts.MaxQuota, or the money accounts.MaxMoney.
 	CodeQuotaTooLarge Code = "quota-too-large"
+	// CodeInsufficientFunds: the account that pays has too little money.
+	CodeInsufficientFunds Code = "insufficient-funds"
+	// CodeAccountUnknown: the subject was never given money of the asset. No id is spent.
+	CodeAccountUnknown Code = "account-unknown"
 	// CodeBusy: too many calls wait for the ledger. Nothing was changed.
 	CodeBusy Code = "busy"
 	// CodeLedgerUnavailable: the ledger did not answer; whether it will do what was asked is unknown.
@@ -102,7 +106,7 @@ func undecided(cause error, id string) *Error {
 	case id == "":
 		e.Detail += ": the request was not decided; what it may have taken comes back"
 	default:
-		e.Detail += ": whether the request took effect is unknown; the same id, sent again, will tell"
+		e.Detail += ": outcome unknown, the same id will tell"
 	}
 	return e
 }

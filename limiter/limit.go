@@ -1,7 +1,9 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/accounts"
@@ -16,6 +18,9 @@ const (
 	RequestRate Kind = "request-rate"
 	// Bandwidth counts bytes; a check has to name its cost.
 	Bandwidth Kind = "bandwidth"
+	// TransferAmount counts the money that a subject passes on, in the smallest units of an asset.
+	// Only transfers are charged on it.
+	TransferAmount Kind = "transfer-amount"
 )
 
 // Policy says what a limit answers when the ledger does not.
@@ -35,6 +40,9 @@ const (
 	maxDeadline     = time.Minute
 )
 
+// kinds are all kinds there are.
+var kinds = []Kind{RequestRate, Bandwidth, TransferAmount}
+
 // maxName bounds the length of a limit's name.
 const maxName = 64
 
@@ -47,12 +55,15 @@ type Limit struct {
 	Quota uint64
 	// Window is how long a taken unit stays taken: whole seconds from 1 to 2^32-1.
 	Window time.Duration
+	// Asset is the code of the asset whose units a transfer-amount limit counts, empty on others.
+	Asset string
 	// Ledger is the number of the limit's ledger; 0 derives it from the name.
 	Ledger uint32
 	// RemainingOff saves the reading of the balance after a charge; allowed answers then say neither
 	// what remains nor when units return.
 	RemainingOff bool
-	// OnFailure is what happens when the ledger does not answer; empty means Open.
+	// OnFailure is what happens when the ledger does not answer; empty means Open, and Closed on a
+	// transfer-amount limit, which has no choice.
 	OnFailure Policy
 	// Deadline is how long a request waits for the ledger, up to a minute; 0 means 250 ms. Of several
 	// limits in one request, the shortest counts.
@@ -61,6 +72,8 @@ type Limit struct {
 
 // LimitError says which key of which limit cannot be, and why. It wraps [ErrLimit].
 type LimitError struct {
+	// List is where Index counts, as it is written in the config; empty means "limits".
+	List string
 	// Index of the limit in the list that it came in.
 	Index int
 	// Key is the setting at fault, as it is written in the config.
@@ -70,7 +83,7 @@ type LimitError struct {
 
 // Error names the key's path and the reason.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("limits[%d].%s: %s", e.Index, e.Key, e.Reason)
+	return fmt.Sprintf("%s[%d].%s: %s", cmp.Or(e.List, "limits"), e.Index, e.Key, e.Reason)
 }
 
 // Unwrap returns [ErrLimit].
@@ -81,8 +94,12 @@ func (l Limit) check() (key, reason string) {
 	switch {
 	case !validName(l.Name):
 		return "name", fmt.Sprintf("%q: want 1 to %d of A-Z a-z 0-9 . _ : -", l.Name, maxName)
-	case l.Kind != RequestRate && l.Kind != Bandwidth:
-		return "kind", fmt.Sprintf("%q: want %s or %s", l.Kind, RequestRate, Bandwidth)
+	case !slices.Contains(kinds, l.Kind):
+		return "kind", fmt.Sprintf("%q: want one of %v", l.Kind, kinds)
+	case l.Kind == TransferAmount && l.Asset == "":
+		return "asset", fmt.Sprintf("missing: kind %s wants one", l.Kind)
+	case l.Kind != TransferAmount && l.Asset != "":
+		return "asset", fmt.Sprintf("%q: kind %s has none", l.Asset, l.Kind)
 	case l.Quota > accounts.MaxQuota:
 		return "quota", fmt.Sprintf("%d: want at most %d", l.Quota, uint64(accounts.MaxQuota))
 	case l.Window < time.Second || l.Window > (1<<32-1)*time.Second:
@@ -91,6 +108,8 @@ func (l Limit) check() (key, reason string) {
 		return "window", fmt.Sprintf("%v: want whole seconds", l.Window)
 	case l.OnFailure != "" && l.OnFailure != Open && l.OnFailure != Closed:
 		return "on_failure", fmt.Sprintf("%q: want %s or %s", l.OnFailure, Open, Closed)
+	case l.OnFailure == Open && l.Kind == TransferAmount:
+		return "on_failure", fmt.Sprintf("%q: kind %s is always %s", l.OnFailure, l.Kind, Closed)
 	case l.Deadline < 0 || l.Deadline > maxDeadline:
 		return "deadline", fmt.Sprintf("%v: want 1ms to %v", l.Deadline, maxDeadline)
 	}
@@ -118,15 +137,38 @@ type Limits struct {
 	list     []Limit
 	byName   map[string]int
 	books    []accounts.Limit
+	money    []Asset
+	assets   map[string]Asset // by code
 }
 
-// NewLimits checks limits and returns them as a set. The revision is that of the config they come
-// from: where nodes share a ledger, the higher one's quotas stand. A limit that cannot be is a
-// [LimitError]; limits that would share a ledger are an accounts.ErrLedgerNumber.
+// Rules are what a config says: limits, and what they refer to.
+type Rules struct {
+	// Revision is that of the config: where nodes share a ledger, the higher one's quotas stand.
+	Revision uint32
+	Limits   []Limit
+	Assets   []Asset
+}
+
+// NewLimits is [NewRules] for limits that need nothing else.
 func NewLimits(revision uint32, limits []Limit) (*Limits, error) {
+	return NewRules(Rules{Revision: revision, Limits: limits})
+}
+
+// NewRules checks rules and returns them as a set. A limit or an asset that cannot be is a
+// [LimitError]; limits or assets that would share a ledger are an accounts.ErrLedgerNumber.
+func NewRules(rules Rules) (*Limits, error) {
+	revision, limits := rules.Revision, rules.Limits
 	set := &Limits{revision: revision, byName: make(map[string]int, len(limits))}
+	err := set.addAssets(rules.Assets)
+	if err != nil {
+		return nil, err
+	}
 	for i, l := range limits {
 		key, reason := l.check()
+		_, defined := set.assets[l.Asset]
+		if key == "" && l.Asset != "" && !defined {
+			key, reason = "asset", fmt.Sprintf("there is no asset %q", l.Asset)
+		}
 		if key != "" {
 			return nil, &LimitError{Index: i, Key: key, Reason: reason}
 		}
@@ -138,6 +180,9 @@ func NewLimits(revision uint32, limits []Limit) (*Limits, error) {
 		}
 		if l.OnFailure == "" {
 			l.OnFailure = Open
+			if l.Kind == TransferAmount {
+				l.OnFailure = Closed
+			}
 		}
 		if l.Deadline == 0 {
 			l.Deadline = defaultDeadline
@@ -152,7 +197,7 @@ func NewLimits(revision uint32, limits []Limit) (*Limits, error) {
 			WindowSeconds: uint32(l.Window / time.Second),
 		})
 	}
-	err := accounts.CheckLedgers(set.books)
+	err = accounts.CheckLedgers(set.books, set.moneyBooks()...)
 	if err != nil {
 		return nil, err
 	}

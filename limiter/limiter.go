@@ -99,11 +99,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Decision, error) {
 		l.metrics.failed(err)
 		return Decision{}, err
 	}
-	deadline := maxDeadline
-	for _, c := range charges {
-		deadline = min(deadline, c.limit.Deadline)
-	}
-	ctx, cancel := detached(ctx, deadline)
+	ctx, cancel := detached(ctx, deadline(charges))
 	defer cancel()
 	decision, err := l.check(ctx, r.ID, charges)
 	if err != nil {
@@ -112,6 +108,15 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Decision, error) {
 	}
 	l.metrics.decided(charges, decision)
 	return decision, nil
+}
+
+// deadline returns the shortest deadline of the limits that are charged.
+func deadline(charges []charge) time.Duration {
+	shortest := maxDeadline
+	for _, c := range charges {
+		shortest = min(shortest, c.limit.Deadline)
+	}
+	return shortest
 }
 
 // detached returns a context that the caller cannot cancel, with a deadline for the ledger.

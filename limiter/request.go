@@ -63,6 +63,10 @@ func (l *Limiter) resolve(r Request) ([]charge, error) {
 		if err != nil {
 			return nil, err
 		}
+		if limit.Kind == TransferAmount {
+			return nil, badRequest("limit %q is of kind %s: only transfers are charged on it",
+				limit.Name, limit.Kind)
+		}
 		cost, err := costOn(limit, m.Cost)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,248 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"weir/accounts"
+	"weir/ledgers"
+)
+
+// beyond is the cost on a limit of an amount that no limit can have as its quota: the ledger is
+// sure to refuse it.
+const beyond = 1 << 62
+
+// Transfer is money that one subject gives to another within a transfer-amount limit.
+type Transfer struct {
+	// Limit is the transfer-amount limit that the payer is held to; the money is its asset's.
+	Limit string
+	// From pays and To is paid: two subjects that were given money of the asset before.
+	From, To string
+	// Amount is the asset's decimal text, above 0; see [Asset.Parse].
+	Amount string
+	// ID names the transfer, required, and is scoped to the asset and From: sent again it is
+	// answered the same, for ever, and made once.
+	ID string
+	// Members are further limits that are charged with the transfer, all or nothing. An empty
+	// Subject is From. On a transfer-amount limit, which must be of the same asset, the cost is
+	// the amount, and Cost is DefaultCost; on others it is as for a check.
+	Members []Member
+}
+
+// transfer is a checked Transfer.
+type transfer struct {
+	accounts.Payment
+	asset   Asset
+	id      string
+	charges []charge
+}
+
+// Transfer moves money, and charges the limits for it, in one step: both or neither. The decision
+// is as of [Limiter.Check], its Transfer the receipt of the money. A denial has charged nothing and
+// moved nothing, and its id stays denied.
+//
+// Errors, all with nothing moved: CodeAccountUnknown where a subject was never given money of the
+// asset (the id may be sent again), CodeInsufficientFunds where the payer has too little,
+// CodeCostExceedsQuota, CodeIDConflict where the id named another transfer, CodeQuotaTooLarge where
+// the one that is paid would hold more than accounts.MaxMoney.
+//
+// Money fails closed, whatever the limits' policies are. CodeLedgerUnavailable says that the
+// outcome is unknown: the transfer may have been made or be made later, it is never taken back, and
+// the same id will tell.
+func (l *Limiter) Transfer(ctx context.Context, t Transfer) (Decision, error) {
+	p, err := l.resolveTransfer(t)
+	if err != nil {
+		l.metrics.failed(err)
+		return Decision{}, err
+	}
+	ctx, cancel := detached(ctx, deadline(p.charges))
+	defer cancel()
+	decision, err := l.transfer(ctx, p)
+	if err != nil {
+		l.metrics.failed(err)
+		return Decision{}, err
+	}
+	l.metrics.decided(p.charges, decision)
+	return decision, nil
+}
+
+// resolveTransfer checks a transfer and finds its asset and limits.
+func (l *Limiter) resolveTransfer(t Transfer) (transfer, error) {
+	err := checkID(t.ID, true)
+	if err != nil {
+		return transfer{}, err
+	}
+	err = checkParties(t)
+	if err != nil {
+		return transfer{}, err
+	}
+	if len(t.Members) >= MaxMembers {
+		return transfer{}, badRequest("a transfer names 1 to %d limits, not %d",
+			MaxMembers, 1+len(t.Members))
+	}
+	set := l.limits.Load()
+	limit, _, err := set.find(t.Limit)
+	if err != nil {
+		return transfer{}, err
+	}
+	if limit.Kind != TransferAmount {
+		return transfer{}, badRequest("limit %q is of kind %s: a transfer wants one of kind %s",
+			limit.Name, limit.Kind, TransferAmount)
+	}
+	asset := set.assets[limit.Asset]
+	amount, err := asset.parsePositive(t.Amount)
+	if err != nil {
+		return transfer{}, err
+	}
+	charges, err := l.transferCharges(set, asset, amount, t)
+	if err != nil {
+		return transfer{}, err
+	}
+	return transfer{
+		Payment: accounts.Payment{
+			Asset: asset.book(), From: t.From, To: t.To, Amount: amount, Charges: booked(charges),
+		},
+		asset: asset, id: t.ID, charges: charges,
+	}, nil
+}
+
+// transferCharges returns what a transfer takes from limits, one charge for each account.
+func (l *Limiter) transferCharges(set *Limits, asset Asset, amount ledgers.Amount, t Transfer,
+) ([]charge, error) {
+	members := append([]Member{{Limit: t.Limit, Cost: DefaultCost}}, t.Members...)
+	var charges []charge
+	for _, m := range members {
+		limit, book, err := set.find(m.Limit)
+		if err != nil {
+			return nil, err
+		}
+		if m.Subject == "" {
+			m.Subject = t.From
+		}
+		err = checkSubject(m.Subject)
+		if err != nil {
+			return nil, err
+		}
+		cost, err := transferCost(limit, asset, amount, m.Cost)
+		if err != nil {
+			return nil, err
+		}
+		c := charge{Charge: l.book.NewCharge(book, m.Subject, cost), limit: limit}
+		charges, err = merge(charges, c)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return charges, nil
+}
+
+// transferCost returns what a transfer takes from one limit.
+func transferCost(limit *Limit, asset Asset, amount ledgers.Amount, cost uint64) (uint64, error) {
+	switch {
+	case limit.Kind != TransferAmount:
+		return costOn(limit, cost)
+	case limit.Asset != asset.Code:
+		return 0, badRequest("limit %q is of asset %s: the transfer is of %s",
+			limit.Name, limit.Asset, asset.Code)
+	case cost != DefaultCost:
+		return 0, badRequest("cost: on limit %q it is the transfer's amount", limit.Name)
+	case amount.Cmp64(MaxCost) > 0:
+		return beyond, nil
+	default:
+		return amount.Lo, nil
+	}
+}
+
+func checkParties(t Transfer) error {
+	if t.From == t.To {
+		return badRequest("from and to are the same")
+	}
+	for _, party := range []struct{ field, subject string }{{"from", t.From}, {"to", t.To}} {
+		err := checkSubject(party.subject)
+		e, bad := errors.AsType[*Error](err)
+		if bad {
+			return badRequest("%s: %s", party.field, e.Detail)
+		}
+	}
+	return nil
+}
+
+// transfer makes a transfer. It bypasses the exhaustion memory: a denial from memory records no id,
+// and of money every answer is to be the ledger's own. Nor does a policy have a say, and what the
+// ledger does after its deadline stands: the same id tells.
+func (l *Limiter) transfer(ctx context.Context, p transfer) (Decision, error) {
+	result, err := l.book.Pay(ctx, p.id, p.Payment)
+	if err != nil {
+		return Decision{}, undecided(err, p.id)
+	}
+	switch result.Outcome {
+	case accounts.Accepted:
+		for _, c := range p.charges { // what is remembered of a greater cost has changed
+			l.memory.forget(c.Account())
+		}
+		return l.allowed(ctx, p.charges, result), nil
+	case accounts.Replayed:
+		return l.allowed(ctx, p.charges, result), nil
+	case accounts.Refused:
+		return l.overLimit(ctx, p, result)
+	default:
+		return Decision{}, p.failed(result.Outcome)
+	}
+}
+
+// overLimit answers a transfer that the ledger refused at one of its limits. Whatever the reading
+// of the balances brings: a denial is never swallowed.
+func (l *Limiter) overLimit(ctx context.Context, p transfer, result accounts.Result,
+) (Decision, error) {
+	read, err := l.read(ctx, p.charges, true)
+	if err != nil {
+		l.metrics.unread.Inc()
+		d := deny(p.charges, make([]figures, len(p.charges)), result, 0)
+		d.NewIDRequired = true
+		return d, nil //nolint:nilerr // the ledger has decided; only the figures are missing
+	}
+	e := exceedsQuota(p.charges, read, true)
+	if e != nil {
+		e.Detail = fmt.Sprintf("the transfer of %s %s takes more of limit %q than its whole quota",
+			p.asset.Format(p.Amount), p.asset.Code, e.Limit)
+		return Decision{}, e
+	}
+	// Of an id denied before only the denial is kept: what is said of it is as of today.
+	if result.Burnt && !lacking(p.charges, read) {
+		funds, _, err := l.book.Funds(ctx, p.Asset, p.From)
+		if err == nil && funds.Cmp(p.Amount) < 0 {
+			return Decision{}, p.failed(accounts.Insufficient)
+		}
+	}
+	d := deny(p.charges, read, result, l.options.Lag)
+	d.NewIDRequired = true
+	return d, nil
+}
+
+// lacking reports whether any charge could not be made today.
+func lacking(charges []charge, read []figures) bool {
+	return slices.ContainsFunc(read, func(f figures) bool { return f.Quota == 0 }) ||
+		firstLacking(charges, read, -1) >= 0
+}
+
+// failed is the error for a transfer that was not made, and not because of a limit.
+func (p transfer) failed(outcome accounts.Outcome) *Error {
+	switch outcome {
+	case accounts.Insufficient:
+		return &Error{
+			Code: CodeInsufficientFunds, NewIDRequired: true,
+			Detail: fmt.Sprintf("%q has less than %s %s",
+				p.From, p.asset.Format(p.Amount), p.asset.Code),
+		}
+	case accounts.FromUnknown:
+		return p.asset.unknown(p.From)
+	case accounts.ToUnknown:
+		return p.asset.unknown(p.To)
+	case accounts.TooLarge:
+		return p.asset.tooLarge(p.To)
+	default:
+		return spent(outcome, p.id)
+	}
+}

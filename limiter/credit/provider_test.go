@@ -71,6 +71,13 @@ func (p *provider) total() int {
 	return n
 }
 
+// atOnce is the most fetches that were under way at a time.
+func (p *provider) atOnce() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.most
+}
+
 // remaining is an enforced balance of 100 granted.
 func remaining(n int64) credit.Answer {
 	return credit.Answer{
@@ -120,13 +127,22 @@ type cache struct {
 	// unwritable fails every write.
 	unwritable bool
 	reads      int
+	// running is how many reads are under way, and most the highest that was.
+	running, most int
 }
 
 func (c *cache) Read(ctx context.Context, subject string) (credit.Entry, error) {
 	c.mu.Lock()
 	c.reads++
+	c.running++
+	c.most = max(c.most, c.running)
 	before := c.before
 	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.running--
+		c.mu.Unlock()
+	}()
 	if before != nil {
 		err := before(ctx)
 		if err != nil {
@@ -156,6 +172,13 @@ func (c *cache) now(before func(ctx context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.before = before
+}
+
+// atOnce is the most reads that were under way at a time.
+func (c *cache) atOnce() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most
 }
 
 // logged collects what is logged.

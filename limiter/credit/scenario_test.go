@@ -115,6 +115,9 @@ func (s scenario) run(t *testing.T) {
 		t.Errorf("got %d fetches, want any: %t", p.total()-warm, s.fetches)
 	}
 	checkDebounce(t, p)
+	if c.atOnce() > credit.DefaultMaxReads {
+		t.Errorf("got %d reads at once, want at most %d", c.atOnce(), credit.DefaultMaxReads)
+	}
 	if options.Cache != nil {
 		<-time.After(25 * time.Hour) // reads that hang end
 	}
@@ -142,7 +145,7 @@ func (s scenario) call(t *testing.T, g *credit.Gate, seed int) {
 			t.Errorf("%s: got %+v, want allowed", subject, got)
 		}
 		learned = learned || kind == "empty-new-" && got.Blocked
-		<-time.After(time.Duration(random.IntN(2000)) * time.Millisecond)
+		<-time.After(time.Duration(random.IntN(8000)) * time.Millisecond)
 	}
 	if learned != s.learns {
 		t.Errorf("exhausted and not known before: got blocked %t, want %t", learned, s.learns)
@@ -227,8 +230,8 @@ func TestBounds(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 			}
 		}
-		if p.most != 4 {
-			t.Errorf("got %d fetches at once, want 4", p.most)
+		if p.atOnce() != 4 {
+			t.Errorf("got %d fetches at once, want 4", p.atOnce())
 		}
 		checkDebounce(t, p)
 		time.Sleep(time.Minute)
@@ -241,6 +244,27 @@ func TestBounds(t *testing.T) {
 		got := g.Decide("rich-last")
 		if !got.Known {
 			t.Errorf("got %+v, want a balance: there is room again", got)
+		}
+	})
+}
+
+// A refresh that waited in the queue is dropped if somebody has fetched the subject meanwhile.
+func TestQueuedAndFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProvider(func(ctx context.Context, subject string) (credit.Answer, error) {
+			if subject == "rich-first" {
+				return slow(4*time.Second)(ctx, subject)
+			}
+			return up(ctx, subject)
+		})
+		g := open(t, p, &credit.Options{MaxRefreshes: 1})
+		g.Decide("rich-first")
+		synctest.Wait()
+		g.Decide("rich-second") // waits for the first
+		g.Balance(t.Context(), "rich-second")
+		time.Sleep(10 * time.Second)
+		if p.fetches("rich-second") != 1 {
+			t.Errorf("got %d fetches, want the one of the cold miss", p.fetches("rich-second"))
 		}
 	})
 }
@@ -285,9 +309,9 @@ func TestBoundOfColdMisses(t *testing.T) {
 		}
 		readers.Wait()
 		// In 15 s each of the two has time for three, and begins a fourth that nobody waits for.
-		if known != 6 || p.most != 2 || time.Since(start) != 15*time.Second {
+		if known != 6 || p.atOnce() != 2 || time.Since(start) != 15*time.Second {
 			t.Errorf("got %d balances, %d at once, after %v, want 6, 2 at once, after 15s",
-				known, p.most, time.Since(start))
+				known, p.atOnce(), time.Since(start))
 		}
 	})
 }

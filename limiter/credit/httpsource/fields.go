@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,10 +55,8 @@ func (f Fields) paths() (paths, error) {
 			continue
 		}
 		*field.path = strings.Split(field.text, ".")
-		for _, part := range *field.path {
-			if part == "" {
-				return paths{}, fmt.Errorf("%s %q: %w", field.name, field.text, ErrPath)
-			}
+		if slices.Contains(*field.path, "") {
+			return paths{}, fmt.Errorf("%s %q: %w", field.name, field.text, ErrPath)
 		}
 	}
 	return p, nil

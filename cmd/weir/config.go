@@ -54,7 +54,9 @@ var (
 		"listen", "data", "drain", "ledger", "namespace", "revision", "retention", "limits",
 	}
 	ledgerKeys = []string{"driver", "cluster", "addresses"}
-	limitKeys  = []string{"name", "kind", "quota", "window", "ledger", "remaining"}
+	limitKeys  = []string{
+		"name", "kind", "quota", "window", "on_failure", "deadline", "ledger", "remaining",
+	}
 	// settings are the keys that the environment and flags may override.
 	settings = []string{
 		"listen", "data", "drain", "ledger.driver", "ledger.cluster", "ledger.addresses",

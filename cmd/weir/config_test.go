@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"weir/limiter"
 )
 
 // wants returns what the first lines of a config say of it: "# want: ...".
@@ -71,8 +73,11 @@ func TestConfigWorking(t *testing.T) {
 				if l.RemainingOff {
 					remaining = "off"
 				}
-				got = append(got, fmt.Sprintf("%s %s %d %v %s",
-					l.Name, l.Kind, l.Quota, l.Window, remaining))
+				line := fmt.Sprintf("%s %s %d %v %s", l.Name, l.Kind, l.Quota, l.Window, remaining)
+				if l.OnFailure != limiter.Open || l.Deadline != 250*time.Millisecond {
+					line += fmt.Sprintf(" %s %v", l.OnFailure, l.Deadline)
+				}
+				got = append(got, line)
 			}
 			want := wants(t, path)
 			if strings.Join(got, "\n") != strings.Join(want, "\n") {

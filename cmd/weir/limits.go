@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -105,6 +106,22 @@ func parseLimit(values map[string]any) (l limiter.Limit, key string, err error) 
 			return l, "ledger", err
 		}
 		l.Ledger = uint32(number)
+	}
+	if values["on_failure"] != nil {
+		policy, err := asText(values["on_failure"])
+		if err != nil {
+			return l, "on_failure", err
+		}
+		l.OnFailure = limiter.Policy(policy)
+	}
+	if values["deadline"] != nil {
+		l.Deadline, err = asDuration(values["deadline"])
+		if err == nil && l.Deadline < time.Millisecond {
+			err = fmt.Errorf("%v: want at least 1ms", l.Deadline)
+		}
+		if err != nil {
+			return l, "deadline", err
+		}
 	}
 	if values["remaining"] != nil {
 		on, err := asSwitch(values["remaining"])

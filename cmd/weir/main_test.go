@@ -47,6 +47,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	*client.Client
 	url    string
+	ready  string // the line
 	cmd    *exec.Cmd
 	stderr *bytes.Buffer
 	exited chan error
@@ -84,7 +85,7 @@ func startProcess(t testing.TB, config, dir string) *process {
 		err = <-p.exited
 		t.Fatalf("got %q instead of the ready line (%v); the log:\n%s", lines.Text(), err, p.stderr)
 	}
-	p.url = strings.TrimSuffix(words[3], ",")
+	p.ready, p.url = lines.Text(), strings.TrimSuffix(words[3], ",")
 	p.Client = mustClient(t, p.url)
 	return p
 }
@@ -181,13 +182,18 @@ func testConfig(t testing.TB, limits string) *config {
 	return c
 }
 
-// writeConfig writes a config of limits, each a line such as "{name: a, ...}".
+// writeConfig writes a config of limits, each a line such as "{name: a, ...}". Unless they say
+// otherwise, they wait for a ledger on a busy machine.
 func writeConfig(t testing.TB, dir, limits string) string {
 	t.Helper()
 	path := filepath.Join(dir, "weir.yaml")
 	text := "limits:\n"
 	for line := range strings.Lines(limits) {
-		text += "  - " + strings.TrimSpace(line) + "\n"
+		line = strings.TrimSpace(line)
+		if !strings.Contains(line, "deadline:") {
+			line = strings.TrimSuffix(line, "}") + ", deadline: 30s}"
+		}
+		text += "  - " + line + "\n"
 	}
 	err := os.WriteFile(path, []byte(text), 0o600)
 	if err != nil {

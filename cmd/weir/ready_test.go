@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"weir/api/wire"
 	"weir/ledgers"
 	"weir/ledgers/ledgertest"
+	"weir/limiter"
 )
 
 // health is the status of a GET that needs no token, and what the body says of the ledger.
@@ -121,5 +124,77 @@ func TestServeDrains(t *testing.T) {
 	err = <-p.exited
 	if err != nil {
 		t.Errorf("after SIGTERM: got %v, want exit status 0; the log:\n%s", err, p.stderr)
+	}
+}
+
+// What is let through while the ledger is away is booked once it is back, by this process or, if
+// that has ended meanwhile, by the next.
+func TestServeSpool(t *testing.T) {
+	c := testConfig(t, "{name: a, kind: request-rate, quota: 10, window: 300s}")
+	faulty := faultyLedger(c, false)
+	s, err := newService(t.Context(), c, slog.New(slog.DiscardHandler), testToken, testAdminToken)
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(ctx, nil, io.Discard) }()
+	weir := mustClient(t, s.address())
+	letThrough := func(n int) {
+		t.Helper()
+		for range n {
+			d, err := weir.Check(t.Context(), wire.CheckRequest{Limit: "a", Subject: "alice"})
+			if err != nil || !d.Allowed || !d.Degraded {
+				t.Fatalf("got %+v, %v, want it allowed and degraded", d, err)
+			}
+		}
+	}
+	eventually(t, "weir is ready", func() bool {
+		status, _ := health(t, s.address()+"/readyz")
+		return status == http.StatusOK
+	})
+	faulty.away()
+	letThrough(7)
+	faulty.back()
+	eventually(t, "7 are booked", func() bool {
+		b, err := weir.Balance(t.Context(), "a", "alice")
+		return err == nil && b.Used == 7
+	})
+	faulty.away()
+	letThrough(5)
+	stop()
+	must(t, <-ended)
+
+	next, _ := startService(t, c)
+	weir = mustClient(t, next.address())
+	eventually(t, "3 of 5 are booked and 2 are overage", func() bool {
+		b, err := weir.Balance(t.Context(), "a", "alice")
+		return err == nil && b.Used == 10 && b.Overage == 2
+	})
+}
+
+// A deadline that is longer than the running process waits for the ledger comes with a restart.
+func TestServeReloadErrDeadline(t *testing.T) {
+	c := testConfig(t, "{name: a, kind: request-rate, quota: 10, window: 300s, deadline: 250ms}")
+	s, _ := startService(t, c)
+	s.load = func() (*config, error) { return loadConfig(c.Path, nil) }
+	for deadline, want := range map[string]uint64{"251ms": 10, "100ms": 9} {
+		writeConfig(t, filepath.Dir(c.Path), fmt.Sprintf(
+			"{name: a, kind: request-rate, quota: 9, window: 300s, deadline: %s}", deadline))
+		s.limiter.SetLimits(c.Limits)
+		s.reload()
+		if got := s.limiter.Limits().All()[0].Quota; got != want {
+			t.Errorf("reload with deadline %s: got quota %d, want %d", deadline, got, want)
+		}
+	}
+}
+
+// Two nodes of one cluster cannot keep what waits for the ledger in one directory.
+func TestServeErrSpoolInUse(t *testing.T) {
+	c := testConfig(t, "{name: a, kind: request-rate, quota: 10, window: 300s}")
+	spool, err := limiter.OpenSpool(filepath.Join(c.Data, "spool"))
+	must(t, err)
+	defer func() { must(t, spool.Close()) }()
+	_, err = newService(t.Context(), c, slog.New(slog.DiscardHandler), "", "")
+	if !errors.Is(err, limiter.ErrSpoolInUse) || !strings.Contains(err.Error(), c.Data) {
+		t.Errorf("got %v, want %v and the directory", err, limiter.ErrSpoolInUse)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -27,8 +28,8 @@ import (
 const (
 	// shutdownTimeout bounds the wait for accepted calls to be answered.
 	shutdownTimeout = 30 * time.Second
-	// ledgerDeadline bounds the wait for one answer of the ledger.
-	ledgerDeadline = 5 * time.Second
+	// closeTimeout bounds the wait for writes that were given up, at the end.
+	closeTimeout = 5 * time.Second
 )
 
 func newServeCommand() *cobra.Command {
@@ -99,10 +100,14 @@ type service struct {
 	log      *slog.Logger
 	driver   ledgers.Driver // of the ledger, for watchLedger
 	ledger   *guard.Guard   // around the driver, for all others
+	deadline time.Duration  // of a call to the ledger
 	book     *accounts.Book
+	spool    *limiter.Spool
 	limiter  *limiter.Limiter
 	server   *api.Server
 	listener net.Listener
+	// registry has all metrics, spooled only those of the limiter, which are quicker to read alone.
+	registry, spooled *prometheus.Registry
 	// load reads the config anew.
 	load         func() (*config, error)
 	reloadFailed prometheus.Gauge
@@ -111,50 +116,69 @@ type service struct {
 // newService builds a service bottom up. If it cannot be whole, what was opened is closed.
 func newService(ctx context.Context, c *config, logger *slog.Logger, token, adminToken string,
 ) (*service, error) {
-	registry := prometheus.NewRegistry()
-	s := &service{config: c, log: logger, reloadFailed: prometheus.NewGauge(prometheus.GaugeOpts{
+	s := &service{
+		config: c, log: logger, registry: prometheus.NewRegistry(), spooled: prometheus.NewRegistry(),
+	}
+	s.deadline = longestDeadline(c.Limits)
+	s.reloadFailed = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_config_reload_failed",
 		Help: "1 if the config was unsound when it was last read anew, so that older rules hold.",
-	})}
-	registry.MustRegister(s.reloadFailed, collectors.NewGoCollector(),
+	})
+	s.registry.MustRegister(s.reloadFailed, s.spooled, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
-	s.driver, err = c.Driver.open(c, logger, registry)
+	s.driver, err = c.Driver.open(c, logger, s.registry)
 	if err != nil {
 		return nil, err
 	}
 	s.ledger, err = guard.New(s.driver, &guard.Options{
-		Deadline: ledgerDeadline, Name: c.Driver.describe(c), Logger: logger, Registerer: registry,
+		Deadline: s.deadline, Name: c.Driver.describe(c), Logger: logger, Registerer: s.registry,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.driver.Close())
 	}
-	err = s.build(ctx, registry, token, adminToken)
+	err = s.build(ctx, token, adminToken)
 	if err != nil {
-		return nil, errors.Join(err, closeLedger(s.ledger, logger))
+		return nil, errors.Join(err, s.spool.Close(), closeLedger(s.ledger, logger))
 	}
 	return s, nil
 }
 
+// longestDeadline is the longest that any limit waits for the ledger. No call is waited for longer,
+// those that are for no request included.
+func longestDeadline(limits *limiter.Limits) time.Duration {
+	deadline := time.Duration(guard.DefaultDeadline)
+	for _, l := range limits.All() {
+		deadline = max(deadline, l.Deadline)
+	}
+	return deadline
+}
+
 // build builds what stands on the ledger.
-func (s *service) build(ctx context.Context, registry *prometheus.Registry,
-	token, adminToken string,
-) error {
+func (s *service) build(ctx context.Context, token, adminToken string) error {
 	var err error
 	shared := s.config.Driver.shared
 	s.book, err = accounts.NewBook(s.ledger, s.config.Namespace, &accounts.Options{Shared: shared})
 	if err != nil {
 		return err
 	}
+	s.spool, err = limiter.OpenSpool(filepath.Join(s.config.Data, "spool"))
+	if errors.Is(err, limiter.ErrSpoolInUse) {
+		return fmt.Errorf("data: %w: every weir needs a directory of its own", err)
+	}
+	if err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
 	s.limiter, err = limiter.New(s.book, s.config.Limits, &limiter.Options{
-		Lag: s.config.Driver.lag, Shared: shared, Registerer: registry,
+		Lag: s.config.Driver.lag, Shared: shared, Spool: s.spool, Logger: s.log,
+		Registerer: s.spooled,
 	})
 	if err != nil {
 		return err
 	}
 	s.server, err = api.New(s.limiter, &api.Options{
 		Token: token, AdminToken: adminToken, Ready: s.ledger.Ready, LedgerUp: s.ledger.Up,
-		Registry: registry, Logger: s.log, Drain: s.config.Drain,
+		Registry: s.registry, Logger: s.log, Drain: s.config.Drain,
 	})
 	if err != nil {
 		return err
@@ -191,10 +215,22 @@ func (s *service) run(ctx context.Context, reloads <-chan os.Signal, out io.Writ
 	_, err := fmt.Fprintf(out, "weir ready on %s, ledger %s\n", s.address(),
 		s.config.Driver.describe(s.config))
 	if err != nil {
-		return errors.Join(err, s.listener.Close(), closeLedger(s.ledger, s.log))
+		return errors.Join(err, s.listener.Close(), s.close())
 	}
 	err = group.Run()
-	return errors.Join(err, cutOff, closeLedger(s.ledger, s.log))
+	return errors.Join(err, cutOff, s.close())
+}
+
+// close finishes what the limiter has left to do, and closes what stands below it.
+func (s *service) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := s.limiter.Close(ctx)
+	if err != nil {
+		s.log.Warn("charges that were given up may still be made; they expire by themselves",
+			"cause", err)
+	}
+	return errors.Join(s.spool.Close(), closeLedger(s.ledger, s.log))
 }
 
 // reloadOn reads the config anew whenever it is told to, until the context ends.
@@ -233,6 +269,10 @@ func (s *service) checkReload(next *config) error {
 			return fmt.Errorf("limit %q: its window, %v, is longer than transfers are kept, %v: "+
 				"restart weir to keep them longer", l.Name, l.Window, s.config.Retention)
 		}
+	}
+	if deadline := longestDeadline(next.Limits); deadline > s.deadline {
+		return fmt.Errorf("a limit's deadline, %v, is longer than the ledger is waited for, %v: "+
+			"restart weir to wait longer", deadline, s.deadline)
 	}
 	old := s.config
 	if next.Listen != old.Listen || next.Data != old.Data || next.Namespace != old.Namespace ||

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/accounts"
 	"weir/ledgers"
@@ -64,7 +67,9 @@ func (s *service) watchLedger(ctx context.Context) error {
 func (s *service) upkeep(ctx context.Context) {
 	ticker := time.NewTicker(upkeepEvery)
 	defer ticker.Stop()
-	chores := []*chore{}
+	chores := []*chore{{
+		name: "requests that were let through are not booked yet", do: s.bookSpool,
+	}}
 	if s.config.Driver.shared {
 		chores = append(chores, &chore{
 			name: "changed quotas of other nodes are not read", do: s.newRefresh(),
@@ -103,6 +108,51 @@ func (c *chore) run(ctx context.Context, logger *slog.Logger) {
 		logger.Info("no longer so: " + c.name)
 		c.failed = false
 	}
+}
+
+// bookSpool books what was let through, and says how much that was.
+func (s *service) bookSpool(ctx context.Context) error {
+	before, err := spooledUnits(s.spooled)
+	if err != nil {
+		return err
+	}
+	booking := s.limiter.BookSpool(ctx)
+	after, err := spooledUnits(s.spooled)
+	if err != nil {
+		return errors.Join(booking, err)
+	}
+	var changes []any
+	for _, result := range []string{"booked", "overage", "dropped"} {
+		if after[result] > before[result] {
+			changes = append(changes, result, after[result]-before[result])
+		}
+	}
+	if len(changes) > 0 {
+		s.log.Info("units that were let through without the ledger are accounted for", changes...)
+	}
+	return booking
+}
+
+// spooledUnits reads from the limiter's metrics what became of the units that went to the spool.
+func spooledUnits(registry *prometheus.Registry) (map[string]float64, error) {
+	families, err := registry.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("read the spool's metrics: %w", err)
+	}
+	units := make(map[string]float64)
+	for _, family := range families {
+		if family.GetName() != "weir_spooled_units_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "result" {
+					units[label.GetValue()] += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return units, nil
 }
 
 // newRefresh returns what reads the quotas that other nodes have changed since it was last called,

@@ -106,7 +106,7 @@ func undecided(cause error, id string) *Error {
 	case id == "":
 		e.Detail += ": the request was not decided; what it may have taken comes back"
 	default:
-		e.Detail += ": outcome unknown, the same id will tell"
+		e.Detail += ": whether the request took effect is unknown; the same id, sent again, will tell"
 	}
 	return e
 }

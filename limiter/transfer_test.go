@@ -19,6 +19,9 @@ import (
 
 const day = 24 * time.Hour
 
+// untold is what the answer says of a transfer whose outcome is not known.
+const untold = "took effect is unknown; the same id, sent again, will tell"
+
 // bank is a limiter with money: limits "daily" of 1,000.00 USD, "monthly" of 2,500.00 USD, "frozen"
 // of nothing, "small" of 10 EUR, "calls" of 5 a minute, and "hasty", which waits for 20 ms.
 type bank struct {
@@ -312,7 +315,7 @@ func TestTransferLostReplies(t *testing.T) {
 		b.faulty.Inject(fault)
 		id := fmt.Sprint("lost ", i)
 		e := b.refuse(t, pay(id, "10"), limiter.CodeLedgerUnavailable)
-		if !strings.Contains(e.Detail, "outcome unknown, the same id will tell") || e.NewIDRequired {
+		if !strings.Contains(e.Detail, untold) || e.NewIDRequired {
 			t.Errorf("got %+v, want the outcome unknown", e)
 		}
 		d := b.transfer(t, pay(id, "10"))
@@ -358,7 +361,7 @@ func TestTransferCommitsLate(t *testing.T) {
 		On: ledgertest.CallCreateTransfers, WaitBefore: ledgertest.Until(nil), LateAfter: late,
 	})
 	e := b.refuse(t, hasty("late"), limiter.CodeLedgerUnavailable)
-	if !strings.Contains(e.Detail, "outcome unknown, the same id will tell") {
+	if !strings.Contains(e.Detail, untold) {
 		t.Errorf("got %+v, want the outcome unknown", e)
 	}
 	b.wantFunds(t, "alice", "90.00")

@@ -31,20 +31,16 @@ func describe(header http.Header, d *limiter.Decision) {
 		return
 	}
 	state := &d.Limits[at]
-	policy := append(make([]byte, 0, 128), '"')
-	policy = append(policy, state.Limit...) // a limit's name needs no escapes in a String
-	policy = append(policy, '"')
-	name := len(policy)
-	policy = append(policy, ";q="...)
-	policy = strconv.AppendUint(policy, state.Quota, 10)
-	policy = append(policy, ";w="...)
-	policy = strconv.AppendInt(policy, int64(state.Window/time.Second), 10)
-	values := []string{string(policy), ""}
-	left := append(policy[:name], ";r="...)
-	left = strconv.AppendUint(left, state.Remaining, 10)
-	left = append(left, ";t="...)
-	left = strconv.AppendInt(left, int64(state.Reset/time.Second), 10)
-	values[1] = string(left)
+	b := make([]byte, 0, 192) // two names of at most 64 bytes, and numbers
+	b = append(append(append(b, '"'), state.Limit...), '"') // a limit's name needs no escapes
+	name := b
+	b = strconv.AppendUint(append(b, ";q="...), state.Quota, 10)
+	b = strconv.AppendInt(append(b, ";w="...), int64(state.Window/time.Second), 10)
+	policy := len(b)
+	b = strconv.AppendUint(append(append(b, name...), ";r="...), state.Remaining, 10)
+	b = strconv.AppendInt(append(b, ";t="...), int64(state.Reset/time.Second), 10)
+	both := string(b)
+	values := []string{both[:policy], both[policy:]}
 	header["RateLimit-Policy"], header["RateLimit"] = values[:1:1], values[1:]
 }
 

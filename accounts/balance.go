@@ -133,7 +133,7 @@ func (b *Book) Next(ctx context.Context, c Charge, used uint64) (uint64, error) 
 		return 0, err
 	}
 	end, known = found.live.next(found.at)
-	return found.known(c, end, known), nil
+	return found.known(end, known), nil
 }
 
 // Wait returns the ledger's time from which need units of the charge's account will have come back.
@@ -154,7 +154,7 @@ func (b *Book) Wait(ctx context.Context, c Charge, used, need uint64) (uint64, e
 		return 0, nil
 	}
 	end, known = found.live.free(found.at, need-found.back)
-	return found.known(c, end, known), nil
+	return found.known(end, known), nil
 }
 
 // reading is what the journal says of an account's live charges.
@@ -162,18 +162,17 @@ type reading struct {
 	live live
 	at   uint64 // ledger time
 	back uint64 // units that came back since the balance was read
+	// longest window that is known, in nanoseconds: of now, or of a charge from before it was changed
+	longest uint64
 }
 
-// known returns an end, or where it is not known one by which all is surely back.
-func (r reading) known(c Charge, end uint64, known bool) uint64 {
+// known returns an end, or where it is not known one by which all is surely back: what was not read
+// may have been charged just now, under the longest window that any charge was read to have.
+func (r reading) known(end uint64, known bool) uint64 {
 	if known {
 		return end
 	}
-	last := r.at + c.Limit.window()
-	for _, o := range r.live.outs { // of charges from when the window was longer
-		last = max(last, o.end)
-	}
-	return last
+	return r.at + r.longest
 }
 
 // readLive reads the live charges from the journal and remembers the first of them.
@@ -193,16 +192,20 @@ func (b *Book) readLive(ctx context.Context, c Charge, used uint64) (reading, er
 		return reading{}, err
 	}
 	outs, sum := reader.live(now)
-	if all && sum < used { // charged when the window was longer
+	if sum < used { // charged when the window was longer
 		older := filter
 		older.TimestampMin, older.TimestampMax, older.Reversed = 0, filter.TimestampMin-1, true
-		all, err = b.readPages(ctx, older, &reader)
+		rest, err := b.readPages(ctx, older, &reader)
 		if err != nil {
 			return reading{}, err
 		}
+		all = all && rest
 		outs, sum = reader.live(now)
 	}
-	found := reading{at: now, live: live{outs: outs, complete: all || sum >= used}}
+	found := reading{
+		at: now, live: live{outs: outs, complete: all || sum >= used},
+		longest: max(window, reader.longest()),
+	}
 	if all {
 		found.back = used - min(used, sum)
 	}

@@ -61,6 +61,50 @@ func TestWaitsAgainstModel(t *testing.T) {
 	}
 }
 
+// More charges than are read are out, from before the window was shortened: the wait is not too
+// short, whether they are of the new window or older than it.
+func TestWaitWithoutReadingAll(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes 26,000 charges")
+	}
+	const charges, need = 26_000, 25_500
+	clock := newClock()
+	driver := openLedger(t, clock)
+	limit := limitOf("api", 100_000, 3600)
+	book := newBook(t, driver, clock)
+	c := book.NewCharge(limit, "alice", 1)
+	var last uint64 // end of the charge that gives the last unit back
+	for i := range charges {
+		result := charge(t, book, "", c)
+		if i == need-1 {
+			last = result.Timestamp + 3600e9
+		}
+		clock.Advance(time.Millisecond)
+	}
+	shorter := limit
+	shorter.WindowSeconds = 60
+	book = newBook(t, driver, clock)
+	c = book.NewCharge(shorter, "alice", 1)
+	for i, pause := range []time.Duration{0, 20 * time.Second, 30 * time.Second} {
+		clock.Advance(pause)
+		charge(t, book, "", c)
+		balances, err := book.Balances(context.Background(), []accounts.Charge{c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := balances[0].Used
+		// Those of the shorter window come back first.
+		wait, err := book.Wait(context.Background(), c, used, need+uint64(i)+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wait < last || wait > last+3600e9 {
+			t.Errorf("%v later: got %v before the units are back, want at most an hour after",
+				pause, time.Duration(last-wait))
+		}
+	}
+}
+
 // Units that come back after a balance was read are not waited for.
 func TestWaitAfterExpiry(t *testing.T) {
 	clock := newClock()

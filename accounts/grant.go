@@ -49,7 +49,8 @@ func (b *Book) change(ctx context.Context, id string, c Charge, code uint16) (Re
 	case code == CodeGrant && balance.Quota+c.Amount > MaxQuota:
 		return Result{Outcome: TooLarge, Timestamp: b.Now()}, nil
 	case code == CodeRevocation && balance.Remaining < c.Amount:
-		return Result{Outcome: Refused, Timestamp: b.Now()}, nil
+		burnt, err := b.burnt(ctx, t.ID)
+		return Result{Outcome: Refused, Timestamp: b.Now(), Burnt: burnt}, err
 	}
 	results, err := b.createTransfers(ctx, append(quotas(openings), t))
 	if err != nil {
@@ -77,6 +78,16 @@ func (b *Book) changed(ctx context.Context, t ledgers.Transfer, r ledgers.Transf
 		}
 	}
 	return Result{}, fmt.Errorf("%w: %s for transfer %s", ErrStatus, r.Status, t.ID)
+}
+
+// burnt reports whether the ledger has refused an id for good, of which a look-up finds nothing. An
+// event that names nothing but the id is refused for its id first, and otherwise burns nothing.
+func (b *Book) burnt(ctx context.Context, id ledgers.ID) (bool, error) {
+	results, err := b.createTransfers(ctx, []ledgers.Transfer{{ID: id}})
+	if err != nil {
+		return false, err
+	}
+	return results[0].Status == ledgers.TransferIDAlreadyFailed, nil
 }
 
 func (b *Book) changeTransfer(id string, c Charge, code uint16) ledgers.Transfer {

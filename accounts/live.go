@@ -3,6 +3,7 @@ package accounts
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"weir/ledgers"
 )
@@ -96,6 +97,15 @@ func (r *liveReader) read(page []ledgers.Transfer) {
 			r.ended[t.PendingID] = true
 		}
 	}
+}
+
+// longest returns the longest window that a charge was made under, in nanoseconds.
+func (r *liveReader) longest() uint64 {
+	var seconds uint32
+	for _, t := range r.pendings {
+		seconds = max(seconds, t.Timeout)
+	}
+	return uint64(seconds) * uint64(time.Second)
 }
 
 // live returns what is out at the ledger time now, and its sum.

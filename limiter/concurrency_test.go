@@ -120,7 +120,8 @@ func TestDenialNamesTheLimit(t *testing.T) {
 			t.Fatalf("got %+v, want denied by the second limit", d)
 		}
 		minute, hour := d.Limits[0], d.Limits[1]
-		if minute.Remaining != 56 || hour.Remaining != 0 || hour.Reset != 30*time.Minute {
+		if minute.Remaining != 56 || hour.Remaining != 0 ||
+			hour.Reset.Round(time.Minute) != 30*time.Minute || hour.Reset != wholeSeconds(d.RetryAfter) {
 			t.Fatalf("got %+v, want 56 left of the minute and 0 of the hour for half an hour", d.Limits)
 		}
 		if d.RetryAfter.Round(time.Second) != 30*time.Minute {

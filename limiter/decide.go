@@ -81,7 +81,8 @@ type figures struct {
 }
 
 // ahead is how far, in nanoseconds, a busy ledger's time may run ahead of the clock on the wall:
-// each event has a nanosecond of its own. A wait counted from it could be that much short.
+// each event has a nanosecond of its own. Who is denied counts from the clock on the wall, and
+// would come that much too early.
 const ahead = uint64(time.Microsecond)
 
 // need returns how many units have to come back before the charge can pass.
@@ -110,7 +111,7 @@ func state(c charge, f figures, at uint64) State {
 }
 
 // allow makes the decision that lets a request pass. The figures are as of the ledger's time now,
-// which on a replay is later than the decision.
+// when the last of the charges was made, and on a replay later than that.
 func allow(charges []charge, read []figures, result accounts.Result, now uint64) Decision {
 	d := Decision{
 		Allowed: true, Transfer: result.Transfer, Denied: -1,
@@ -124,18 +125,25 @@ func allow(charges []charge, read []figures, result accounts.Result, now uint64)
 }
 
 // deny makes the decision that turns a request away. The wait is the longest that any member needs
-// for its own cost, and the ledger's lag; where one can never pass, there is none.
-func deny(charges []charge, read []figures, result accounts.Result, lag time.Duration) Decision {
+// for its own cost, and the ledger's lag; where one can never pass, there is none. The figures are
+// as of the ledger's time now; where units are missing, when they return is counted from the same
+// moment as the wait.
+func deny(charges []charge, read []figures, result accounts.Result, now uint64, lag time.Duration,
+) Decision {
+	asOf := now - ahead
 	d := Decision{
 		Denied: result.Refused, At: instant(result.Timestamp),
 		Replayed: result.Burnt, Limits: make([]State, len(charges)),
 	}
 	never := false
 	for i, c := range charges {
-		d.Limits[i] = state(c, read[i], result.Timestamp)
+		d.Limits[i] = state(c, read[i], now)
+		if need(c.Amount, read[i].Balance) > 0 {
+			d.Limits[i] = state(c, read[i], asOf)
+		}
 		never = never || read[i].Quota == 0
 		if read[i].wait > 0 {
-			wait := roundUp(read[i].wait+ahead, result.Timestamp, time.Millisecond)
+			wait := roundUp(read[i].wait, asOf, time.Millisecond)
 			d.RetryAfter = max(d.RetryAfter, wait)
 		}
 	}

@@ -237,11 +237,42 @@ func TestRevocationOutrun(t *testing.T) {
 	if !ok || e.Code != limiter.CodeQuotaInUse || e.Free != 2 || !e.NewIDRequired {
 		t.Errorf("got %v, want quota-in-use with 2 free, and a new id to be required", err)
 	}
-	revoke.ID, revoke.Amount = "r2", 3
-	_, err = l.Revoke(context.Background(), revoke)
+	_, err = l.Revoke(context.Background(), revoke) // now by reading that too little is free
 	e, ok = errors.AsType[*limiter.Error](err)
-	if !ok || e.Code != limiter.CodeQuotaInUse || e.NewIDRequired {
-		t.Errorf("refused by reading: got %v, want quota-in-use that leaves the id unspent", err)
+	if !ok || e.Code != limiter.CodeQuotaInUse || e.Free != 2 || !e.NewIDRequired {
+		t.Errorf("the spent id again: got %v, want quota-in-use, and a new id to be required", err)
 	}
-	wantBalance(t, l, "api", "s", 5, 3, 2)
+	revoke.ID, revoke.Amount = "r2", 3
+	for range 2 {
+		_, err = l.Revoke(context.Background(), revoke)
+		e, ok = errors.AsType[*limiter.Error](err)
+		if !ok || e.Code != limiter.CodeQuotaInUse || e.NewIDRequired {
+			t.Errorf("refused by reading: got %v, want quota-in-use that leaves the id unspent", err)
+		}
+	}
+	revoke.Amount = 2
+	made, err := l.Revoke(context.Background(), revoke)
+	if err != nil || made.Replayed || made.Quota != 3 {
+		t.Errorf("the unspent id for what is free: got %+v, %v, want it made", made, err)
+	}
+	wantBalance(t, l, "api", "s", 3, 3, 0)
+}
+
+// A remembered denial stays one while the ledger is away, also over several limits, whose figures
+// are not in memory.
+func TestRememberedDenialWithoutFigures(t *testing.T) {
+	clock := newClock()
+	faulty := ledgertest.NewFaulty(openLedger(t, clock))
+	l := newLimiter(t, faulty, clock,
+		closed(rate("a", 5, time.Minute)), closed(rate("b", 1, time.Minute)))
+	both := one("a", "s", 1)
+	both.Members = append(both.Members, one("b", "s", 1).Members...)
+	check(t, l, both)
+	check(t, l, both)
+	defer away(faulty)()
+	d := check(t, l, both)
+	if d.Allowed || d.Degraded || d.Limits[d.Denied].Limit != "b" || d.Limits[0].Known ||
+		d.RetryAfter != 0 {
+		t.Errorf("got %+v, want denied by b, without figures", d)
+	}
 }

@@ -217,7 +217,7 @@ func (l *Limiter) look(ctx context.Context, charges []charge) (Decision, error) 
 	if result.Refused < 0 {
 		return allow(charges, read, result, result.Timestamp), nil
 	}
-	return deny(charges, read, result, l.options.Lag), nil
+	return deny(charges, read, result, l.book.Now(), l.options.Lag), nil
 }
 
 // allowed answers a request whose charge is booked. Whatever the reading of the balances brings:
@@ -235,11 +235,7 @@ func (l *Limiter) allowed(ctx context.Context, charges []charge, result accounts
 		l.metrics.unread.Inc()
 		read = make([]figures, len(charges))
 	}
-	now := result.Timestamp
-	if result.Outcome == accounts.Replayed {
-		now = l.book.Now()
-	}
-	return allow(charges, read, result, now)
+	return allow(charges, read, result, l.book.Now())
 }
 
 // refused answers a request that the ledger refused, and remembers what it said. Whatever the
@@ -250,7 +246,7 @@ func (l *Limiter) refused(ctx context.Context, id string, charges []charge, resu
 	read, err := l.read(ctx, charges, true)
 	if err != nil {
 		l.metrics.unread.Inc()
-		d := deny(charges, make([]figures, len(charges)), result, 0)
+		d := deny(charges, make([]figures, len(charges)), result, result.Timestamp, 0)
 		d.NewIDRequired = id != ""
 		return d, nil //nolint:nilerr // the ledger has decided; only the figures are missing
 	}
@@ -264,7 +260,7 @@ func (l *Limiter) refused(ctx context.Context, id string, charges []charge, resu
 				read[i].next, read[i].Balance)
 		}
 	}
-	d := deny(charges, read, result, l.options.Lag)
+	d := deny(charges, read, result, l.book.Now(), l.options.Lag)
 	d.NewIDRequired = id != ""
 	return d, nil
 }

@@ -198,7 +198,7 @@ func (l *Limiter) remembered(
 		return Decision{}, false, e
 	}
 	result := accounts.Result{Outcome: accounts.Refused, Timestamp: now, Refused: at}
-	d := deny(charges, read, result, l.options.Lag)
+	d := deny(charges, read, result, l.book.Now(), l.options.Lag)
 	d.IDNotRecorded = id != ""
 	l.metrics.remembered.Inc()
 	return d, true, nil

@@ -261,3 +261,51 @@ func TestRequestsRefused(t *testing.T) {
 		t.Errorf("odd but plain subject: got %+v, %v", d, err)
 	}
 }
+
+// wholeSeconds rounds up, as a Retry-After does.
+func wholeSeconds(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+// A charge just made is back after the window, of whichever limit in a check, and not later; a
+// denial right after it says the same in both of its figures, and what it says is true.
+func TestResetOfAChargeJustMade(t *testing.T) {
+	clock := newClock()
+	var limits []limiter.Limit
+	var request limiter.Request
+	for i := range limiter.MaxMembers {
+		name := string(rune('a' + i))
+		limits = append(limits, rate(name, 1, 10*time.Second))
+		request.Members = append(request.Members, limiter.Member{Limit: name, Subject: "s", Cost: 1})
+	}
+	l := newLimiter(t, openLedger(t, clock), clock, limits...)
+	for range 3 {
+		d := check(t, l, request)
+		if !d.Allowed {
+			t.Fatalf("got %+v, want allowed", d)
+		}
+		for _, s := range d.Limits {
+			if s.Reset != 10*time.Second {
+				t.Errorf("limit %s: got %v until the next unit, want the window of 10 s", s.Limit, s.Reset)
+			}
+		}
+		for _, source := range []string{"the ledger", "memory"} {
+			d = check(t, l, request)
+			if d.Allowed || d.Limits[d.Denied].Reset != wholeSeconds(d.RetryAfter) {
+				t.Errorf("denied from %s: got %+v, want Retry-After and t to agree", source, d)
+			}
+			if d.RetryAfter < 10*time.Second || d.RetryAfter > 10*time.Second+time.Millisecond {
+				t.Errorf("denied from %s: got %v to wait, want 10 s", source, d.RetryAfter)
+			}
+		}
+		clock.Advance(d.RetryAfter)
+	}
+
+	// As long as a real answer takes, and the second is the same in all figures.
+	check(t, l, request)
+	clock.Advance(10 * time.Microsecond)
+	d := check(t, l, request)
+	if d.Limits[d.Denied].Reset != 10*time.Second || d.RetryAfter != 10*time.Second {
+		t.Errorf("10 us after the charge: got %+v, want 10 s in both figures", d)
+	}
+}

@@ -199,7 +199,7 @@ func (l *Limiter) overLimit(ctx context.Context, p transfer, result accounts.Res
 	read, err := l.read(ctx, p.charges, true)
 	if err != nil {
 		l.metrics.unread.Inc()
-		d := deny(p.charges, make([]figures, len(p.charges)), result, 0)
+		d := deny(p.charges, make([]figures, len(p.charges)), result, result.Timestamp, 0)
 		d.NewIDRequired = true
 		return d, nil //nolint:nilerr // the ledger has decided; only the figures are missing
 	}
@@ -216,7 +216,7 @@ func (l *Limiter) overLimit(ctx context.Context, p transfer, result accounts.Res
 			return Decision{}, p.failed(accounts.Insufficient)
 		}
 	}
-	d := deny(p.charges, read, result, l.options.Lag)
+	d := deny(p.charges, read, result, l.book.Now(), l.options.Lag)
 	d.NewIDRequired = true
 	return d, nil
 }

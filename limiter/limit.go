@@ -3,7 +3,6 @@ package limiter
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"weir/accounts"
@@ -18,10 +17,40 @@ const (
 	RequestRate Kind = "request-rate"
 	// Bandwidth counts bytes; a check has to name its cost.
 	Bandwidth Kind = "bandwidth"
-	// TransferAmount counts the money that a subject passes on, in the smallest units of an asset.
-	// Only transfers are charged on it.
+	// Budget counts any unit, or an asset's; it may close before all of it is used.
+	Budget Kind = "budget"
+	// Credits are a prepaid balance: what is used does not come back.
+	Credits Kind = "credits"
+	// Concurrency counts slots: they are only reserved, and come back when the reservation ends.
+	Concurrency Kind = "concurrency"
+	// TransferAmount bounds what a subject pays of an asset; only transfers are charged to it.
 	TransferAmount Kind = "transfer-amount"
 )
+
+// trait is what sets a kind apart.
+type trait struct {
+	onePerRequest bool // a request that names no cost takes 1
+	window        bool // units come back after a window, or with a calendar's period
+	checks        bool // a check may name it
+	holds         bool // a reservation may name it
+	open          bool // unless told otherwise, requests pass while the ledger does not answer
+	asset         bool // its units may be an asset's
+	closes        bool // it may close before all of it is used
+}
+
+var traits = map[Kind]trait{
+	RequestRate:    {onePerRequest: true, window: true, checks: true, holds: true, open: true},
+	Bandwidth:      {window: true, checks: true, holds: true, open: true},
+	Budget:         {window: true, checks: true, holds: true, asset: true, closes: true},
+	Credits:        {checks: true, holds: true, asset: true},
+	Concurrency:    {onePerRequest: true, holds: true},
+	TransferAmount: {window: true, asset: true},
+}
+
+// Kinds returns all kinds, as they are written in a config.
+func Kinds() []Kind {
+	return []Kind{RequestRate, Bandwidth, Budget, Credits, Concurrency, TransferAmount}
+}
 
 // Policy says what a limit answers when the ledger does not.
 type Policy string
@@ -40,9 +69,6 @@ const (
 	maxDeadline     = time.Minute
 )
 
-// kinds are all kinds there are.
-var kinds = []Kind{RequestRate, Bandwidth, TransferAmount}
-
 // maxName bounds the length of a limit's name.
 const maxName = 64
 
@@ -53,17 +79,29 @@ type Limit struct {
 	Kind Kind
 	// Quota is the number of units, at most accounts.MaxQuota; with 0 nothing is ever admitted.
 	Quota uint64
-	// Window is how long a taken unit stays taken: whole seconds from 1 to 2^32-1.
+	// Window is how long a taken unit stays taken: whole seconds from 1 to 2^32-1. Kinds whose units
+	// do not come back by themselves, and limits with Align, have none.
 	Window time.Duration
-	// Asset is the code of the asset whose units a transfer-amount limit counts, empty on others.
+	// Align, instead of a window, has all units come back when the period ends that they were taken
+	// in: day, week (from Monday on) or month, on the clocks of Timezone.
+	Align string
+	// Timezone is the IANA name of Align's time zone; empty means UTC.
+	Timezone string
+	// CloseAt is the part of a budget past which nothing is taken, in millionths; 0 means all of it.
+	// The rest absorbs what requests really cost.
+	CloseAt uint32
+	// Asset is the code of the asset whose smallest units are counted; required for
+	// TransferAmount, none means plain units.
 	Asset string
+	// Shadow says that the limit is only tried out: it denies nothing.
+	Shadow bool
 	// Ledger is the number of the limit's ledger; 0 derives it from the name.
 	Ledger uint32
 	// RemainingOff saves the reading of the balance after a charge; allowed answers then say neither
 	// what remains nor when units return.
 	RemainingOff bool
-	// OnFailure is what happens when the ledger does not answer; empty means Open, and Closed on a
-	// transfer-amount limit, which has no choice.
+	// OnFailure is what happens when the ledger does not answer; empty means Open for RequestRate
+	// and Bandwidth, Closed for the rest. TransferAmount has no choice.
 	OnFailure Policy
 	// Deadline is how long a request waits for the ledger, up to a minute; 0 means 250 ms. Of several
 	// limits in one request, the shortest counts.
@@ -89,31 +127,87 @@ func (e *LimitError) Error() string {
 // Unwrap returns [ErrLimit].
 func (e *LimitError) Unwrap() error { return ErrLimit }
 
+// wholeBudget as a CloseAt is all of the budget.
+const wholeBudget = 1_000_000
+
 // check returns what is wrong with a limit, or empty texts.
 func (l Limit) check() (key, reason string) {
+	t, known := traits[l.Kind]
 	switch {
 	case !validName(l.Name):
 		return "name", fmt.Sprintf("%q: want 1 to %d of A-Z a-z 0-9 . _ : -", l.Name, maxName)
-	case !slices.Contains(kinds, l.Kind):
-		return "kind", fmt.Sprintf("%q: want one of %v", l.Kind, kinds)
-	case l.Kind == TransferAmount && l.Asset == "":
-		return "asset", fmt.Sprintf("missing: kind %s wants one", l.Kind)
-	case l.Kind != TransferAmount && l.Asset != "":
-		return "asset", fmt.Sprintf("%q: kind %s has none", l.Asset, l.Kind)
+	case !known:
+		return "kind", fmt.Sprintf("%q: want one of %v", l.Kind, Kinds())
 	case l.Quota > accounts.MaxQuota:
 		return "quota", fmt.Sprintf("%d: want at most %d", l.Quota, uint64(accounts.MaxQuota))
+	case l.CloseAt > 0 && !t.closes:
+		return "close_at", fmt.Sprintf("only a limit of kind %s has one", Budget)
+	case l.CloseAt > wholeBudget:
+		return "close_at", fmt.Sprintf("%g: want more than 0, at most 1", float64(l.CloseAt)/wholeBudget)
+	case l.Asset != "" && !t.asset:
+		return "asset", fmt.Sprintf("a limit of kind %s has none", l.Kind)
+	case l.Asset == "" && l.Kind == TransferAmount:
+		return "asset", "is missing"
+	case l.OnFailure != "" && l.OnFailure != Open && l.OnFailure != Closed:
+		return "on_failure", fmt.Sprintf("%q: want %s or %s", l.OnFailure, Open, Closed)
+	case l.OnFailure == Open && l.Kind == TransferAmount:
+		return "on_failure", fmt.Sprintf("money is never let through: want %s", Closed)
+	case l.Shadow && l.Kind == TransferAmount:
+		return "shadow", "money is not moved for trying a limit out"
+	case l.Deadline < 0 || l.Deadline > maxDeadline:
+		return "deadline", fmt.Sprintf("%v: want 1ms to %v", l.Deadline, maxDeadline)
+	}
+	return l.checkWindow(t.window)
+}
+
+// checkWindow returns what is wrong with when units come back.
+func (l Limit) checkWindow(wanted bool) (key, reason string) {
+	switch {
+	case !wanted && l.Window != 0:
+		return "window", fmt.Sprintf("a limit of kind %s has none", l.Kind)
+	case !wanted && l.Align != "":
+		return "align", fmt.Sprintf("a limit of kind %s has none", l.Kind)
+	case l.Align == "" && l.Timezone != "":
+		return "timezone", "is of use only with align"
+	case !wanted:
+		return "", ""
+	case l.Align != "" && l.Window != 0:
+		return "align", "want either window or align"
+	case l.Align != "":
+		return "", "" // the calendar says
 	case l.Window < time.Second || l.Window > (1<<32-1)*time.Second:
 		return "window", fmt.Sprintf("%v: want 1 s to 4,294,967,295 s", l.Window)
 	case l.Window%time.Second != 0:
 		return "window", fmt.Sprintf("%v: want whole seconds", l.Window)
-	case l.OnFailure != "" && l.OnFailure != Open && l.OnFailure != Closed:
-		return "on_failure", fmt.Sprintf("%q: want %s or %s", l.OnFailure, Open, Closed)
-	case l.OnFailure == Open && l.Kind == TransferAmount:
-		return "on_failure", fmt.Sprintf("%q: kind %s is always %s", l.OnFailure, l.Kind, Closed)
-	case l.Deadline < 0 || l.Deadline > maxDeadline:
-		return "deadline", fmt.Sprintf("%v: want 1ms to %v", l.Deadline, maxDeadline)
 	}
 	return "", ""
+}
+
+// longestPeriods are longer than any period of a calendar.
+var longestPeriods = map[string]time.Duration{
+	"day": 2 * 24 * time.Hour, "week": 8 * 24 * time.Hour, "month": 32 * 24 * time.Hour,
+}
+
+// Longest returns a time after which a taken unit is surely back; 0 where none comes back by
+// itself.
+func (l Limit) Longest() time.Duration { return max(l.Window, longestPeriods[l.Align]) }
+
+// book returns what the books know of a limit. The error is that of its calendar.
+func (l Limit) book(revision uint32) (accounts.Limit, error) {
+	book := accounts.Limit{
+		Name: l.Name, Ledger: l.Ledger, Quota: l.Quota, Revision: revision,
+		WindowSeconds: uint32(l.Longest() / time.Second), Posted: l.Kind == Credits,
+		CloseAt: l.CloseAt,
+	}
+	if l.Align == "" {
+		return book, nil
+	}
+	calendar, err := accounts.NewCalendar(l.Align, l.Timezone)
+	if err != nil {
+		return accounts.Limit{}, err
+	}
+	book.Calendar = calendar
+	return book, nil
 }
 
 func validName(name string) bool {
@@ -179,9 +273,9 @@ func NewRules(rules Rules) (*Limits, error) {
 			}
 		}
 		if l.OnFailure == "" {
-			l.OnFailure = Open
-			if l.Kind == TransferAmount {
-				l.OnFailure = Closed
+			l.OnFailure = Closed
+			if traits[l.Kind].open {
+				l.OnFailure = Open
 			}
 		}
 		if l.Deadline == 0 {
@@ -192,10 +286,11 @@ func NewRules(rules Rules) (*Limits, error) {
 		}
 		set.byName[l.Name] = i
 		set.list = append(set.list, l)
-		set.books = append(set.books, accounts.Limit{
-			Name: l.Name, Ledger: l.Ledger, Quota: l.Quota, Revision: revision,
-			WindowSeconds: uint32(l.Window / time.Second),
-		})
+		book, err := l.book(revision)
+		if err != nil {
+			return nil, &LimitError{Index: i, Key: "align", Reason: err.Error()}
+		}
+		set.books = append(set.books, book)
 	}
 	err = accounts.CheckLedgers(set.books, set.moneyBooks()...)
 	if err != nil {

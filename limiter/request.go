@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"math"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -18,10 +19,12 @@ const (
 	MaxID = 255
 	// MaxCost is the greatest cost, and the greatest amount of a grant.
 	MaxCost = accounts.MaxQuota
+	// MaxHold is how long a reservation may hold.
+	MaxHold = 30 * 24 * time.Hour
 )
 
-// DefaultCost as a cost means that the request names none: 1 on a request-rate limit, refused on
-// others.
+// DefaultCost as a cost means that the request names none: 1 on a request-rate or concurrency
+// limit, refused on others.
 const DefaultCost = math.MaxUint64
 
 // Member is what a request wants of one limit.
@@ -39,6 +42,9 @@ type Request struct {
 	// ID names this attempt, at most [MaxID] bytes: sent again it is answered the same and charged
 	// once. Empty makes every request an attempt of its own.
 	ID string
+	// Hold makes it a reservation: what is taken is held for so long, whole seconds up to
+	// [MaxHold], unless it is settled, released or renewed. 0 is a check.
+	Hold time.Duration
 }
 
 // charge pairs what the books charge with the rule behind it.
@@ -63,9 +69,9 @@ func (l *Limiter) resolve(r Request) ([]charge, error) {
 		if err != nil {
 			return nil, err
 		}
-		if limit.Kind == TransferAmount {
-			return nil, badRequest("limit %q is of kind %s: only transfers are charged on it",
-				limit.Name, limit.Kind)
+		err = serves(limit, r.Hold > 0)
+		if err != nil {
+			return nil, err
 		}
 		cost, err := costOn(limit, m.Cost)
 		if err != nil {
@@ -99,9 +105,26 @@ func merge(charges []charge, c charge) ([]charge, error) {
 	return append(charges, c), nil
 }
 
+// serves refuses limits that a check, or a reservation, cannot name.
+func serves(limit *Limit, hold bool) error {
+	t := traits[limit.Kind]
+	switch {
+	case hold && !t.holds:
+		return badRequest("limit %q is of kind %s: nothing can be reserved from it",
+			limit.Name, limit.Kind)
+	case !hold && !t.checks && t.holds:
+		return badRequest("limit %q is of kind %s: it can only be reserved from",
+			limit.Name, limit.Kind)
+	case !hold && !t.checks:
+		return badRequest("limit %q is of kind %s: only transfers are charged on it",
+			limit.Name, limit.Kind)
+	}
+	return nil
+}
+
 func costOn(limit *Limit, cost uint64) (uint64, error) {
 	switch {
-	case cost == DefaultCost && limit.Kind == RequestRate:
+	case cost == DefaultCost && traits[limit.Kind].onePerRequest:
 		return 1, nil
 	case cost == DefaultCost:
 		return 0, badRequest("cost: limit %q is of kind %s and wants one", limit.Name, limit.Kind)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weir/accounts"
@@ -68,6 +69,108 @@ func TestReloadOfTheSame(t *testing.T) {
 	}
 }
 
+// L8 with two nodes on one ledger, one of which has the old config: they do not flap, and once what
+// is in use has expired, exactly the new quota passes per window over both.
+func TestReloadOnTwoNodes(t *testing.T) {
+	clock := newClock()
+	driver := openLedger(t, clock)
+	limits := func(revision uint32, quota uint64) *limiter.Limits {
+		set, err := limiter.NewLimits(revision, patient([]limiter.Limit{
+			rate("api", quota, 30*time.Second),
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	type half struct {
+		*limiter.Limiter
+		book  *accounts.Book
+		since uint64
+	}
+	nodes := make([]*half, 2)
+	for i := range nodes {
+		book, err := accounts.NewBook(driver, accounts.Namespace{9}, &accounts.Options{
+			Now: clock.Now, Shared: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := limiter.New(book, limits(1, 10), &limiter.Options{Shared: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes[i] = &half{Limiter: l, book: book}
+	}
+	pass := func(d time.Duration) { // as the nodes do in service: once a second
+		for range d / time.Second {
+			clock.Advance(time.Second)
+			for _, n := range nodes {
+				next, err := n.book.Refresh(t.Context(), accounts.Limit{Name: "api"}, n.since)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.since = next
+			}
+		}
+	}
+	older, newer := nodes[0], nodes[1]
+	for i := range 8 {
+		if d := check(t, nodes[i%2].Limiter, one("api", "alice", 1)); !d.Allowed {
+			t.Fatalf("check %d: got %+v", i+1, d)
+		}
+	}
+	newer.SetLimits(limits(2, 5))
+	if d := check(t, newer.Limiter, one("api", "alice", 1)); d.Allowed {
+		t.Fatalf("at 5 with 8 used: got %+v, want denied", d)
+	}
+	pass(time.Second)
+	for range 5 {
+		for name, n := range map[string]*half{"older": older, "newer": newer} {
+			d := check(t, n.Limiter, one("api", "alice", 1))
+			if d.Allowed || d.Limits[0].Remaining != 0 || d.Limits[0].Quota != 5 {
+				t.Fatalf("%s: got %+v, want denied, 0 of 5 remaining", name, d)
+			}
+		}
+		pass(time.Second)
+	}
+	pass(31 * time.Second)
+	for window := range 3 {
+		allowed := 0
+		for i := range 20 {
+			if check(t, nodes[i%2].Limiter, one("api", "alice", 1)).Allowed {
+				allowed++
+			}
+		}
+		if allowed != 5 {
+			t.Errorf("window %d: both nodes allowed %d, want 5", window+1, allowed)
+		}
+		pass(31 * time.Second)
+	}
+	newer.SetLimits(limits(3, 20))
+	check(t, newer.Limiter, one("api", "alice", 8))
+	pass(time.Second)
+	for name, n := range map[string]*half{"older": older, "newer": newer} {
+		d := check(t, n.Limiter, one("api", "alice", 0))
+		if !d.Allowed || d.Limits[0].Remaining != 12 || d.Limits[0].Quota != 20 {
+			t.Errorf("%s after the raise: got %+v, want 12 of 20 remaining", name, d)
+		}
+	}
+	page, err := older.Journal(t.Context(), limiter.JournalQuery{Limit: "api", Subject: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := 0
+	for _, e := range page.Entries {
+		if e.Kind == "requota" {
+			steps++
+		}
+	}
+	if steps != 3 { // to 5 as far as it was free, the rest of that, and to 20
+		t.Errorf("quota steps: got %d, want 3", steps)
+	}
+}
+
 // A shorter window binds new charges; the old ones come back when they were to, and the wait for
 // them is told.
 func TestReloadOfTheWindow(t *testing.T) {
@@ -85,8 +188,11 @@ func TestReloadOfTheWindow(t *testing.T) {
 	}
 }
 
-// L14: past the retention the engine has forgotten the checks, never the quota or a grant.
-func TestRetention(t *testing.T) {
+// L14: past the retention the engine has forgotten the checks, those of ids included, never the
+// quota or a grant. It looks for what is old by the machine's clock, which a bubble turns.
+func TestRetention(t *testing.T) { synctest.Test(t, testRetention) }
+
+func testRetention(t *testing.T) {
 	clock := newClock()
 	dir := t.TempDir()
 	open := func() (*embedded.Ledger, *limiter.Limiter) {
@@ -100,10 +206,18 @@ func TestRetention(t *testing.T) {
 	}
 	grant := limiter.Change{Limit: "api", Subject: "alice", Amount: 5, ID: "g"}
 	ledger, l := open()
-	check(t, l, one("api", "alice", 10))
+	check(t, l, named("admitted", one("api", "alice", 10)))
+	if d := check(t, l, named("denied", one("api", "alice", 1))); d.Allowed {
+		t.Fatalf("got %+v, want the quota used up", d)
+	}
 	granted, err := l.Grant(context.Background(), grant)
 	if err != nil {
 		t.Fatal(err)
+	}
+	clock.Advance(2 * time.Minute) // the window is over, the retention is not
+	wantCode(t, l, named("admitted", one("api", "alice", 10)), limiter.CodeIDExpired)
+	if d := check(t, l, named("denied", one("api", "alice", 1))); d.Allowed || !d.Replayed {
+		t.Fatalf("a denied id within the retention: got %+v, want the denial", d)
 	}
 	for day := range 3 {
 		err = ledger.Close()
@@ -112,13 +226,21 @@ func TestRetention(t *testing.T) {
 		}
 		clock.Advance(24 * time.Hour)
 		ledger, l = open()
+		<-time.After(5 * time.Minute)
 		again, err := l.Grant(context.Background(), grant)
 		if err != nil || !again.Replayed || again.Transfer != granted.Transfer || again.Quota != 15 {
 			t.Fatalf("day %d: got %+v, %v, want the grant replayed and a quota of 15", day, again, err)
 		}
-		for i := range 16 {
-			d := check(t, l, named(fmt.Sprint(day, i), one("api", "alice", 1)))
-			if d.Allowed != (i < 15) {
+		for _, forgotten := range []string{"admitted", "denied"} {
+			d := check(t, l, named(forgotten, one("api", "alice", 1)))
+			if !d.Allowed || d.Replayed {
+				t.Fatalf("day %d, the id %q again: got %+v, want it charged anew", day, forgotten, d)
+			}
+		}
+		wantBalance(t, l, "api", "alice", 15, 2, 13)
+		for i := range 14 {
+			d := check(t, l, named(fmt.Sprint("check ", i), one("api", "alice", 1)))
+			if d.Allowed != (i < 13) {
 				t.Fatalf("day %d, check %d: got %+v", day, i+1, d)
 			}
 		}

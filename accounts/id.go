@@ -24,11 +24,11 @@ func ParseNamespace(s string) (Namespace, error) {
 	return Namespace(id), nil
 }
 
-// name builds what is hashed: the kind and each part, each behind its length, so that no two lists
-// of parts give the same bytes, whatever separators they hold.
+// name builds what is hashed: room for the namespace, then the kind and each part, each behind its
+// length, so that no two lists of parts give the same bytes, whatever separators they hold.
 type name []byte
 
-func nameOf(kind string) name { return make(name, 0, 128).text(kind) }
+func nameOf(kind string) name { return make(name, len(Namespace{}), 160).text(kind) }
 
 func (n name) text(part string) name {
 	n = binary.BigEndian.AppendUint32(n, uint32(len(part)))
@@ -47,7 +47,12 @@ func (n name) number(v uint64) name {
 }
 
 func (ns Namespace) hash(n name) ledgers.ID {
-	return ledgers.IDFromBytes(uuid.NewHash(sha256.New(), uuid.UUID(ns), n, 8))
+	copy(n, ns[:])
+	sum := sha256.Sum256(n) // as uuid.NewHash does it, but for the allocations
+	id := [16]byte(sum[:])
+	id[6] = id[6]&0x0f | 8<<4 // version 8
+	id[8] = id[8]&0x3f | 0x80 // the variant of RFC 9562
+	return ledgers.IDFromBytes(id)
 }
 
 // UserAccount is the account of a subject on a limit.

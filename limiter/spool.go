@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // Bounds of a spool.
@@ -35,7 +37,7 @@ const (
 // what cannot be booked, for people to read.
 type Spool struct {
 	growing, booking, aside string
-	lock                    *os.File
+	lock                    *flock.Flock
 
 	mu       sync.Mutex
 	file     *os.File // the one that grows
@@ -59,9 +61,13 @@ func OpenSpool(dir string) (*Spool, error) {
 		growing: filepath.Join(dir, "spool.jsonl"), booking: filepath.Join(dir, "booking.jsonl"),
 		aside: filepath.Join(dir, "aside.jsonl"),
 	}
-	s.lock, err = lockFile(filepath.Join(dir, "lock"))
+	s.lock = flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))
+	locked, err := s.lock.TryLock()
+	if err == nil && !locked {
+		err = ErrSpoolInUse
+	}
 	if err != nil {
-		return nil, fmt.Errorf("spool in %s: %w", dir, err)
+		return nil, fmt.Errorf("spool in %s: lock %s: %w", dir, s.lock.Path(), err)
 	}
 	err = s.grow()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -453,6 +454,56 @@ func TestPaymentLostReplies(t *testing.T) {
 	b.wantUsed(t, daily, 100)
 	b.wantFunds(t, "alice", 0)
 	b.wantFunds(t, "bob", 200)
+}
+
+// forgetful is a ledger that once in a while forgets which pending transfers it was given, as one
+// with a retention does with those that have timed out: it keeps them under other ids.
+type forgetful struct {
+	ledgers.Driver
+	times uint64
+}
+
+func (f *forgetful) CreateTransfers(ctx context.Context, batch []ledgers.Transfer,
+) ([]ledgers.TransferResult, error) {
+	batch = slices.Clone(batch)
+	for i := range batch {
+		if batch[i].Flags.Has(ledgers.Pending) {
+			batch[i].ID.Lo ^= f.times
+		}
+	}
+	return f.Driver.CreateTransfers(ctx, batch)
+}
+
+// A ledger that has forgotten what a payment took from its limits still knows the payment, also
+// where the limit would refuse it today.
+func TestPaymentPastRetention(t *testing.T) {
+	clock := newClock()
+	driver := &forgetful{Driver: openLedger(t, clock)}
+	daily := limitOf("daily", 10, 60)
+	b := bank{driver: driver, namespace: namespace, book: newBook(t, driver, clock)}
+	b.deposit(t, "in", "alice", 100)
+	b.deposit(t, "in", "bob", 1)
+	first := b.pay(t, "first", b.payment(10, daily))
+	wantOutcome(t, first, accounts.Accepted)
+	clock.Advance(time.Hour)
+	driver.times++
+	for _, today := range []struct{ id, state string }{
+		{"", "units and money are there"}, {"second", "the limit is used up"},
+	} {
+		if today.id != "" {
+			wantOutcome(t, b.pay(t, today.id, b.payment(10, daily)), accounts.Accepted)
+		}
+		again := b.pay(t, "first", b.payment(10, daily))
+		if again.Outcome != accounts.Replayed || again.Timestamp != first.Timestamp {
+			t.Errorf("%s: got %+v, want a replay of %+v", today.state, again, first)
+		}
+		got := b.pay(t, "first", b.payment(9, daily))
+		if got.Outcome != accounts.Conflict {
+			t.Errorf("%s: got %+v, want a conflict", today.state, got)
+		}
+		driver.times++ // a refused id is not to be remembered either
+	}
+	b.wantFunds(t, "alice", 80)
 }
 
 // Concurrent payments among accounts with limits, over two books: no unit of money is made or lost,

@@ -18,6 +18,9 @@ var layers = []string{"internal", "ledgers", "accounts", "limiter", "api", "cmd"
 // drivers are the packages that implement ledgers.Driver.
 var drivers = []string{"ledgers/embedded", "ledgers/tigerbeetle", "ledgers/guard"}
 
+// forTests are the packages that are made for tests.
+var forTests = []string{"ledgers/ledgertest", "ledgers/tigerbeetle/tbtest"}
+
 // homes names, for each library that is not our own, where it may be imported: directories, with
 // all below them, or single files. A library that is not listed may not be imported at all: it is
 // given its home here, in the commit that brings it and says why. A library is listed by the
@@ -33,8 +36,6 @@ var homes = []struct {
 		"only the embedded engine keeps data"},
 	{"github.com/dustin/go-humanize", []string{"cmd/weir"},
 		"sizes as people write them end where the config is read"},
-	{"github.com/gofrs/flock", []string{"limiter"},
-		"a spool's directory belongs to one process"},
 	{"github.com/google/uuid", []string{"accounts/id.go", "api/client"},
 		"ids are made in one place of the server, and where a client needs one of its own"},
 	{"github.com/hashicorp/golang-lru/v2", []string{"accounts", "ledgers/embedded", "limiter"},
@@ -105,8 +106,8 @@ var importRules = []importRule{
 	{"ledgertest", "what is made for tests fails on purpose",
 		func(s *source, imported string) bool {
 			own, _ := ourPackage(imported)
-			return !isBelow(own, "ledgers/ledgertest") || s.isTest() ||
-				isBelow(s.dir(), "ledgers/ledgertest")
+			return !slices.ContainsFunc(forTests, func(dir string) bool { return isBelow(own, dir) }) ||
+				s.isTest() || isBelow(s.dir(), own)
 		}},
 	{"property-tests", "a library for tests does not go into the program",
 		func(s *source, imported string) bool {
@@ -363,6 +364,7 @@ func TestImportRulesBite(t *testing.T) {
 
 		{"ledgertest", "accounts/a.go", "weir/ledgers/ledgertest", false},
 		{"ledgertest", "cmd/weir/a.go", "weir/ledgers/ledgertest", false},
+		{"ledgertest", "cmd/weir/a.go", "weir/ledgers/tigerbeetle/tbtest", false},
 		{"ledgertest", "accounts/a_test.go", "weir/ledgers/ledgertest", true},
 
 		{"property-tests", "accounts/a.go", "pgregory.net/rapid", false},

@@ -220,15 +220,24 @@ func (b *Book) Resume(first ledgers.ID, charges []Charge) Attempt {
 func (b *Book) Undo(ctx context.Context, a Attempt) error {
 	var voids []ledgers.Transfer
 	ender := b.namespace.fingerprint("undo", a.sorted)
+	code := CodeCharge
+	if a.hold > 0 {
+		code = CodeHold
+	}
 	for _, c := range a.sorted {
 		if c.Amount == 0 {
 			continue
 		}
 		taken := b.member(a.First, len(voids))
-		voids = append(voids, ledgers.Transfer{
+		void := ledgers.Transfer{
 			ID: b.namespace.EndTransfer(taken), PendingID: taken, UserData128: ender,
-			Ledger: c.Limit.Ledger, Code: CodeCharge, Flags: ledgers.VoidPending,
-		})
+			Ledger: c.Limit.Ledger, Code: code, Flags: ledgers.VoidPending,
+		}
+		if a.hold == 0 && c.Limit.Posted { // what does not come back is paid back
+			void.PendingID, void.Flags, void.Amount = ledgers.ID{}, 0, ledgers.AmountOf(c.Amount)
+			void.DebitAccountID, void.CreditAccountID = c.standing.operator, c.account
+		}
+		voids = append(voids, void)
 	}
 	// Not linked: each member comes back, whether or not another one did before by its time-out.
 	results, err := b.createTransfers(ctx, voids)

@@ -173,6 +173,29 @@ func TestLateChargeGivenBackLater(t *testing.T) {
 	})
 }
 
+// A late charge on a prepaid balance, which would not come back by itself, is paid back.
+func TestLateChargeOfCredits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := newClock()
+		ledger := &held{Driver: openLedger(t, clock)}
+		n := spooling(t, ledger, clock, t.TempDir(), limiter.Limit{
+			Name: "prepaid", Kind: limiter.Credits, Quota: 10, Deadline: 250 * time.Millisecond,
+		})
+		check(t, n.Limiter, one("prepaid", "s", 1))
+		ledger.pause()
+		wantCode(t, n.Limiter, one("prepaid", "s", 4), limiter.CodeLedgerUnavailable)
+		ledger.resume()
+		n.finished(t)
+		b, err := n.Balance(t.Context(), "prepaid", "s")
+		if err != nil || b.Remaining != 9 {
+			t.Errorf("got %+v, %v, want 9 remaining", b, err)
+		}
+		if got := n.count(t, "weir_late_charges_total", "voided"); got != 1 {
+			t.Errorf("voided: got %v, want 1", got)
+		}
+	})
+}
+
 // L4: the same while open: allowed within the deadline, and each counted once, whether it is booked
 // before its late charge, after it, or sent again.
 func TestLateChargesOpen(t *testing.T) {

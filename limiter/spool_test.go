@@ -186,6 +186,39 @@ func TestSpoolAfterReload(t *testing.T) {
 	wantBalance(t, l.Limiter, "api", "alice", 10, 1, 9)
 }
 
+// What was let through on a calendar's limit comes back when the period ends that it was let
+// through in; on a prepaid balance it does not come back.
+func TestSpoolKinds(t *testing.T) {
+	clock := newClock() // noon
+	faulty := ledgertest.NewFaulty(openLedger(t, clock))
+	daily := limiter.Limit{Name: "daily", Kind: limiter.RequestRate, Quota: 5, Align: "day"}
+	prepaid := limiter.Limit{
+		Name: "prepaid", Kind: limiter.Credits, Quota: 5, OnFailure: limiter.Open,
+	}
+	dir := t.TempDir()
+	l := spooling(t, faulty, clock, dir, daily, prepaid)
+	check(t, l.Limiter, one("daily", "s", 1))
+	back := away(faulty)
+	for _, name := range []string{"daily", "prepaid"} {
+		if d := check(t, l.Limiter, one(name, "s", 2)); !d.Degraded {
+			t.Fatalf("%s: got %+v, want degraded", name, d)
+		}
+	}
+	back()
+	l.stop(t)
+	clock.Advance(6 * time.Hour)
+	l = spooling(t, faulty, clock, dir, daily, prepaid)
+	l.book(t)
+	l.wantUnits(t, 4, 0, 0)
+	wantBalance(t, l.Limiter, "daily", "s", 5, 3, 2)
+	wantBalance(t, l.Limiter, "prepaid", "s", 5, 2, 3)
+	clock.Advance(6*time.Hour - time.Second)
+	wantBalance(t, l.Limiter, "daily", "s", 5, 3, 2)
+	clock.Advance(3 * time.Second)
+	wantBalance(t, l.Limiter, "daily", "s", 5, 0, 5)
+	wantBalance(t, l.Limiter, "prepaid", "s", 5, 2, 3)
+}
+
 // Without a spool, or with a closed one, what is let through is counted as dropped.
 func TestSpoolRefuses(t *testing.T) {
 	clock := newClock()

@@ -23,13 +23,15 @@ type spooled struct {
 
 // spooledCharge is a charge and what its limit was at that time.
 type spooledCharge struct {
-	Limit    string `json:"limit"`
-	Subject  string `json:"subject"`
-	Amount   uint64 `json:"amount"`
-	Window   uint32 `json:"window_seconds"`
-	Ledger   uint32 `json:"ledger"`
-	Quota    uint64 `json:"quota"`
-	Revision uint32 `json:"revision"`
+	Limit    string             `json:"limit"`
+	Subject  string             `json:"subject"`
+	Amount   uint64             `json:"amount"`
+	Window   uint32             `json:"window_seconds"`
+	Calendar *accounts.Calendar `json:"calendar,omitempty"`
+	Posted   bool               `json:"posted,omitempty"`
+	Ledger   uint32             `json:"ledger"`
+	Quota    uint64             `json:"quota"`
+	Revision uint32             `json:"revision"`
 }
 
 func newSpooled(attempt accounts.Attempt, at uint64) spooled {
@@ -37,15 +39,16 @@ func newSpooled(attempt accounts.Attempt, at uint64) spooled {
 	for _, c := range attempt.Charges() {
 		entry.Charges = append(entry.Charges, spooledCharge{
 			Limit: c.Limit.Name, Subject: c.Subject, Amount: c.Amount,
-			Window: c.Limit.WindowSeconds, Ledger: c.Limit.Ledger,
-			Quota: c.Limit.Quota, Revision: c.Limit.Revision,
+			Window: c.Limit.WindowSeconds, Calendar: c.Limit.Calendar, Posted: c.Limit.Posted,
+			Ledger: c.Limit.Ledger, Quota: c.Limit.Quota, Revision: c.Limit.Revision,
 		})
 	}
 	return entry
 }
 
 // resume reads a line of a spool back. Windows are those of the decision; the quota is today's
-// where there is still such a limit, so that booking does not undo a change of the config.
+// where there is still such a limit, so that booking does not undo a change of the config. A limit
+// that closes early does not here: what was used is booked as far as there is any quota.
 func (l *Limiter) resume(line []byte) (attempt accounts.Attempt, at uint64, err error) {
 	var entry spooled
 	err = json.Unmarshal(line, &entry)
@@ -63,13 +66,13 @@ func (l *Limiter) resume(line []byte) (attempt accounts.Attempt, at uint64, err 
 	limits := l.limits.Load()
 	charges := make([]accounts.Charge, len(entry.Charges))
 	for i, c := range entry.Charges {
-		if !validName(c.Limit) || c.Ledger == 0 || c.Window == 0 || c.Amount > MaxCost ||
-			c.Quota > MaxCost || checkSubject(c.Subject) != nil {
+		if !validName(c.Limit) || c.Ledger == 0 || c.Window == 0 && !c.Posted ||
+			c.Amount > MaxCost || c.Quota > MaxCost || checkSubject(c.Subject) != nil {
 			return accounts.Attempt{}, 0, fmt.Errorf("charge %d cannot be", i)
 		}
 		limit := accounts.Limit{
 			Name: c.Limit, Ledger: c.Ledger, Quota: c.Quota, Revision: c.Revision,
-			WindowSeconds: c.Window,
+			WindowSeconds: c.Window, Calendar: c.Calendar, Posted: c.Posted,
 		}
 		_, current, err := limits.find(c.Limit)
 		if err == nil && current.Ledger == c.Ledger {

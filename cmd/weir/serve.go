@@ -211,7 +211,7 @@ func (s *service) run(ctx context.Context, reloads <-chan os.Signal, out io.Writ
 	group.Add(func() error { s.reloadOn(ctx, reloads); return nil }, func(error) { stop() })
 	group.Add(func() error { return s.watchLedger(ctx) }, func(error) { stop() })
 	group.Add(func() error { s.upkeep(ctx); return nil }, func(error) { stop() })
-	reachLedger(ctx, s.ledger, s.log)
+	s.reachLedger(ctx)
 	_, err := fmt.Fprintf(out, "weir ready on %s, ledger %s\n", s.address(),
 		s.config.Driver.describe(s.config))
 	if err != nil {

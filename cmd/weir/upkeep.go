@@ -11,7 +11,6 @@ import (
 
 	"weir/accounts"
 	"weir/ledgers"
-	"weir/ledgers/guard"
 	"weir/ledgers/tigerbeetle"
 )
 
@@ -21,6 +20,8 @@ const (
 	upkeepEvery = time.Second
 	// startWait bounds the wait for the ledger before weir serves all the same.
 	startWait = 2 * time.Second
+	// startPause is the least time between two tries.
+	startPause = 100 * time.Millisecond
 	// refreshTimeout bounds the reading of what other nodes have changed.
 	refreshTimeout = 5 * time.Second
 	// refreshMargin is for the difference in pace between this node's clock and the ledger's.
@@ -28,19 +29,26 @@ const (
 )
 
 // reachLedger waits a moment for the ledger, so that the first calls are decided by it.
-func reachLedger(ctx context.Context, g *guard.Guard, logger *slog.Logger) {
+func (s *service) reachLedger(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
+	pause := time.NewTicker(startPause)
+	defer pause.Stop()
 	var err error
-	for !g.Ready() && ctx.Err() == nil {
-		err = g.Probe(ctx)
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			break // it answers, and will not do so better at once
+	for !s.ledger.Ready() && ctx.Err() == nil {
+		err = s.ledger.Probe(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
 		}
 	}
-	if !g.Ready() {
-		logger.Warn("serving without the ledger: /readyz is 503, and until it is reached each limit's "+
-			"on_failure decides", "waited", startWait, "cause", err)
+	if !s.ledger.Ready() {
+		s.log.Warn("serving without the ledger: /readyz is 503, and until it is reached each limit's "+
+			"on_failure decides", "ledger", s.config.Driver.describe(s.config), "waited", startWait,
+			"cause", err)
 	}
 }
 

@@ -263,13 +263,16 @@ func (m *machine) expireOne(p *livePending) {
 // release takes an expired pending transfer off one of its accounts. An account that is not in
 // memory is not read for that: what is stored of it holds everything that came before.
 func (m *machine) release(p *livePending, id ledgers.ID, s side) {
-	if !m.recovering && m.store.cached(id) == nil {
+	a := m.store.cached(id)
+	switch {
+	case a == nil && m.recovering:
+		a = m.account(id)
+	case a == nil:
 		r := m.changes.absent[id]
 		r.add(p, s)
 		m.changes.absent[id] = r
 		return
 	}
-	a := m.account(id)
 	if a == nil || p.end <= a.asOf {
 		return
 	}

@@ -53,8 +53,8 @@ type Options struct {
 //     took the units.
 //
 // A denial is a Decision. An error is an [*Error]: the request cannot be decided as sent, or the
-// ledger did not answer and the limits' [Policy] is not to let it pass. Once a request was sent to the ledger, its caller's cancellation does not
-// stop it: a write is finished whoever waits for it.
+// ledger did not answer and the limits' [Policy] is not to let it pass. Once a request was sent to
+// the ledger, its caller's cancellation does not stop it: a write is finished whoever waits for it.
 type Limiter struct {
 	book    *accounts.Book
 	limits  atomic.Pointer[Limits]

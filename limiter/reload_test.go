@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/accounts"
+	"weir/ledgers"
 	"weir/ledgers/embedded"
 	"weir/ledgers/ledgertest"
 	"weir/limiter"
@@ -69,25 +70,17 @@ func TestReloadOfTheSame(t *testing.T) {
 	}
 }
 
-// L8 with two nodes on one ledger, one of which has the old config: they do not flap, and once what
-// is in use has expired, exactly the new quota passes per window over both.
-func TestReloadOnTwoNodes(t *testing.T) {
-	clock := newClock()
-	driver := openLedger(t, clock)
-	limits := func(revision uint32, quota uint64) *limiter.Limits {
-		set, err := limiter.NewLimits(revision, patient([]limiter.Limit{
-			rate("api", quota, 30*time.Second),
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return set
-	}
-	type half struct {
-		*limiter.Limiter
-		book  *accounts.Book
-		since uint64
-	}
+// half is one of two nodes on a ledger.
+type half struct {
+	*limiter.Limiter
+	book  *accounts.Book
+	since uint64 // from where on new quota steps are read
+}
+
+// halves returns two nodes on a ledger, both with the first revision of a limit.
+func halves(t *testing.T, driver ledgers.Driver, clock *testClock, first *limiter.Limits,
+) (older, newer *half) {
+	t.Helper()
 	nodes := make([]*half, 2)
 	for i := range nodes {
 		book, err := accounts.NewBook(driver, accounts.Namespace{9}, &accounts.Options{
@@ -96,35 +89,59 @@ func TestReloadOnTwoNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := limiter.New(book, limits(1, 10), &limiter.Options{Shared: true})
+		l, err := limiter.New(book, first, &limiter.Options{Shared: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		nodes[i] = &half{Limiter: l, book: book}
 	}
-	pass := func(d time.Duration) { // as the nodes do in service: once a second
-		for range d / time.Second {
-			clock.Advance(time.Second)
-			for _, n := range nodes {
-				next, err := n.book.Refresh(t.Context(), accounts.Limit{Name: "api"}, n.since)
-				if err != nil {
-					t.Fatal(err)
-				}
-				n.since = next
+	return nodes[0], nodes[1]
+}
+
+// pass lets time pass, and both nodes read new quota steps once a second, as they do in service.
+func pass(t *testing.T, clock *testClock, d time.Duration, nodes ...*half) {
+	t.Helper()
+	for range d / time.Second {
+		clock.Advance(time.Second)
+		for _, n := range nodes {
+			next, err := n.book.Refresh(t.Context(), accounts.Limit{Name: "api"}, n.since)
+			if err != nil {
+				t.Fatal(err)
 			}
+			n.since = next
 		}
 	}
-	older, newer := nodes[0], nodes[1]
+}
+
+// revised is a set of one limit of a revision.
+func revised(t *testing.T, revision uint32, quota uint64) *limiter.Limits {
+	t.Helper()
+	set, err := limiter.NewLimits(revision, patient([]limiter.Limit{
+		rate("api", quota, 30*time.Second),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// L8 with two nodes on one ledger, one of which has the old config: they do not flap, and once what
+// is in use has expired, exactly the new quota passes per window over both.
+func TestReloadOnTwoNodes(t *testing.T) {
+	clock := newClock()
+	driver := openLedger(t, clock)
+	older, newer := halves(t, driver, clock, revised(t, 1, 10))
+	nodes := []*half{older, newer}
 	for i := range 8 {
 		if d := check(t, nodes[i%2].Limiter, one("api", "alice", 1)); !d.Allowed {
 			t.Fatalf("check %d: got %+v", i+1, d)
 		}
 	}
-	newer.SetLimits(limits(2, 5))
+	newer.SetLimits(revised(t, 2, 5))
 	if d := check(t, newer.Limiter, one("api", "alice", 1)); d.Allowed {
 		t.Fatalf("at 5 with 8 used: got %+v, want denied", d)
 	}
-	pass(time.Second)
+	pass(t, clock, time.Second, nodes...)
 	for range 5 {
 		for name, n := range map[string]*half{"older": older, "newer": newer} {
 			d := check(t, n.Limiter, one("api", "alice", 1))
@@ -132,9 +149,9 @@ func TestReloadOnTwoNodes(t *testing.T) {
 				t.Fatalf("%s: got %+v, want denied, 0 of 5 remaining", name, d)
 			}
 		}
-		pass(time.Second)
+		pass(t, clock, time.Second, nodes...)
 	}
-	pass(31 * time.Second)
+	pass(t, clock, 31*time.Second, nodes...)
 	for window := range 3 {
 		allowed := 0
 		for i := range 20 {
@@ -145,18 +162,24 @@ func TestReloadOnTwoNodes(t *testing.T) {
 		if allowed != 5 {
 			t.Errorf("window %d: both nodes allowed %d, want 5", window+1, allowed)
 		}
-		pass(31 * time.Second)
+		pass(t, clock, 31*time.Second, nodes...)
 	}
-	newer.SetLimits(limits(3, 20))
+	newer.SetLimits(revised(t, 3, 20))
 	check(t, newer.Limiter, one("api", "alice", 8))
-	pass(time.Second)
+	pass(t, clock, time.Second, nodes...)
 	for name, n := range map[string]*half{"older": older, "newer": newer} {
 		d := check(t, n.Limiter, one("api", "alice", 0))
 		if !d.Allowed || d.Limits[0].Remaining != 12 || d.Limits[0].Quota != 20 {
 			t.Errorf("%s after the raise: got %+v, want 12 of 20 remaining", name, d)
 		}
 	}
-	page, err := older.Journal(t.Context(), limiter.JournalQuery{Limit: "api", Subject: "alice"})
+	wantSteps(t, older.Limiter, 3) // to 5 as far as it was free, the rest of that, and to 20
+}
+
+// wantSteps counts the changes of a subject's quota.
+func wantSteps(t *testing.T, l *limiter.Limiter, want int) {
+	t.Helper()
+	page, err := l.Journal(t.Context(), limiter.JournalQuery{Limit: "api", Subject: "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +189,8 @@ func TestReloadOnTwoNodes(t *testing.T) {
 			steps++
 		}
 	}
-	if steps != 3 { // to 5 as far as it was free, the rest of that, and to 20
-		t.Errorf("quota steps: got %d, want 3", steps)
+	if steps != want {
+		t.Errorf("quota steps: got %d, want %d", steps, want)
 	}
 }
 

@@ -58,6 +58,10 @@ type Options struct {
 	Elapsed func() time.Duration
 	// Shared says that other nodes write to the same ledger.
 	Shared bool
+	// Differs is called for each charge on a shared ledger that finds another target than its
+	// limit's quota at the same revision: two nodes have different configs under one number, and
+	// the target stands. It must return at once. Nil means nobody wants to know.
+	Differs func(limit Limit, target uint64)
 	// Remembered is how many accounts are remembered, about 200 bytes each and up to 2 KiB; 0 means
 	// 65,536. A forgotten account costs two more calls to the ledger when it is next seen.
 	Remembered int

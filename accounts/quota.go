@@ -119,6 +119,7 @@ func (b *Book) requota(ctx context.Context, c Charge) error {
 		newest, _ := c.standing.quota()
 		target, change := newest.wanted(c.Limit, b.options.Shared)
 		if !change {
+			b.tellDiffering(c.Limit, newest)
 			return nil
 		}
 		next := step{
@@ -141,6 +142,16 @@ func (b *Book) requota(ctx context.Context, c Charge) error {
 		}
 	}
 	return fmt.Errorf("%w: account %s", ErrContended, c.account)
+}
+
+// tellDiffering tells whoever wants to know that a limit's quota is not an account's target
+// although both are of one revision.
+func (b *Book) tellDiffering(limit Limit, newest step) {
+	differs := b.options.Shared && newest.source == sourceConfig &&
+		limit.Revision == newest.revision && limit.Quota != newest.target
+	if differs && b.options.Differs != nil {
+		b.options.Differs(limit, newest.target)
+	}
 }
 
 // learnStep reads the newest step of an account that is known to have one.

@@ -220,3 +220,36 @@ func TestQuotaStepOfForgottenAccount(t *testing.T) {
 	wantBalance(t, book, book.NewCharge(lowered, "alice", 0), 5, 3, 2)
 	wantOutcome(t, charge(t, book, "", book.NewCharge(lowered, "alice", 3)), accounts.Refused)
 }
+
+// Of one revision with two quotas the first stands on a shared ledger, and whoever has the other is
+// told so at each charge. A lower revision is what a rollout looks like, and nothing to tell.
+func TestQuotaDiffers(t *testing.T) {
+	driver := openLedger(t, newClock())
+	told := 0
+	shared, err := accounts.NewBook(driver, accounts.Namespace{1}, &accounts.Options{
+		Shared: true,
+		Differs: func(limit accounts.Limit, target uint64) {
+			told++
+			if limit.Quota != 5 || target != 10 {
+				t.Errorf("told of quota %d and target %d, want 5 and 10", limit.Quota, target)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := revised(limitOf("api", 10, 30), 2, 10)
+	for i, row := range []struct {
+		limit accounts.Limit
+		told  int
+	}{
+		{first, 0}, {first, 0}, {revised(first, 1, 5), 0}, {revised(first, 2, 5), 1},
+		{revised(first, 2, 5), 2}, {first, 2},
+	} {
+		wantOutcome(t, charge(t, shared, "", shared.NewCharge(row.limit, "alice", 1)),
+			accounts.Accepted)
+		if told != row.told {
+			t.Errorf("charge %d: told %d times, want %d", i, told, row.told)
+		}
+	}
+}

@@ -35,7 +35,7 @@ func (r *replica) signal(s syscall.Signal) error {
 
 // start starts the process and waits until it listens.
 func (r *replica) start() error {
-	args := append([]string{"-c", holdScript, "sh", "nice"}, r.command...)
+	args := append([]string{"-c", holdScript, "sh"}, r.command...)
 	r.shell = exec.Command("sh", args...) //nolint:noctx // it outlives the test that starts it
 	var err error
 	r.hold, err = r.shell.StdinPipe()

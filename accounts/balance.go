@@ -26,6 +26,8 @@ type Balance struct {
 	Remaining uint64
 	// Margin is the part of the quota that has to stay free when a charge is made.
 	Margin uint64
+	// Overridden says that the subject has a quota of its own, not the config's.
+	Overridden bool
 }
 
 // Balances reads the balances of the charges' accounts, in their order. A subject that was never
@@ -94,6 +96,7 @@ func (b *Book) balanceOf(ctx context.Context, a ledgers.Account, newest step, li
 	quota, used = min(quota, MaxQuota), min(used, MaxQuota)
 	return Balance{
 		Quota: quota, Used: used, Remaining: quota - min(quota, used), Margin: limit.margin(target),
+		Overridden: newest.source == sourceOverride,
 	}, nil
 }
 

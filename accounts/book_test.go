@@ -91,9 +91,9 @@ func wantBalance(t testing.TB, book *accounts.Book, c accounts.Charge, quota, us
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := accounts.Balance{Quota: quota, Used: used, Remaining: left}
-	if balances[0] != want {
-		t.Fatalf("balance: got %+v, want %+v", balances[0], want)
+	got := balances[0]
+	if got.Quota != quota || got.Used != used || got.Remaining != left {
+		t.Fatalf("balance: got %+v, want quota %d, used %d, remaining %d", got, quota, used, left)
 	}
 }
 

@@ -122,21 +122,7 @@ func (b *Book) requota(ctx context.Context, c Charge) error {
 			b.tellDiffering(c.Limit, newest)
 			return nil
 		}
-		next := step{
-			n: newest.n + 1, target: target, revision: c.Limit.Revision,
-			source: sourceConfig, base: newest.base,
-		}
-		t := next.transfer(b.namespace, c)
-		results, err := b.createTransfers(ctx, []ledgers.Transfer{t})
-		if err != nil {
-			return err
-		}
-		status := results[0].Status
-		if status != ledgers.TransferCreated && !status.Exists() {
-			return fmt.Errorf("%w: %s for quota step %d of account %s",
-				ErrStatus, status, next.n, c.account)
-		}
-		err = b.learnStep(ctx, c)
+		_, _, err := b.makeStep(ctx, c, newest.next(target, c.Limit.Revision, sourceConfig))
 		if err != nil {
 			return err
 		}
@@ -152,6 +138,86 @@ func (b *Book) tellDiffering(limit Limit, newest step) {
 	if differs && b.options.Differs != nil {
 		b.options.Differs(limit, newest.target)
 	}
+}
+
+// next returns the step that follows s.
+func (s step) next(target uint64, revision uint32, source uint8) step {
+	return step{n: s.n + 1, target: target, revision: revision, source: source, base: s.base}
+}
+
+// makeStep makes a quota step, unless another node has made one of the same number. Either way the
+// newest is known afterwards.
+func (b *Book) makeStep(ctx context.Context, c Charge, next step,
+) (at uint64, made bool, err error) {
+	results, err := b.createTransfers(ctx, []ledgers.Transfer{next.transfer(b.namespace, c)})
+	if err != nil {
+		return 0, false, err
+	}
+	status := results[0].Status
+	if status != ledgers.TransferCreated && !status.Exists() {
+		return 0, false, fmt.Errorf("%w: %s for quota step %d of account %s",
+			ErrStatus, status, next.n, c.account)
+	}
+	err = b.learnStep(ctx, c)
+	return results[0].Timestamp, status == ledgers.TransferCreated, err
+}
+
+// Override gives the charge's subject a quota of its own, which stands until it is cleared whatever
+// the config says. What is used stays used, and grants are added to it; with 0 the subject is shut
+// out. The outcome is Replayed where the same override stands already, and TooLarge where the quota
+// would pass [MaxQuota] with the grants.
+func (b *Book) Override(ctx context.Context, c Charge, quota uint64) (Result, error) {
+	return b.setQuota(ctx, c, quota, sourceOverride)
+}
+
+// ClearOverride gives the charge's subject the limit's quota again. The outcome is Replayed where
+// there is no override.
+func (b *Book) ClearOverride(ctx context.Context, c Charge) (Result, error) {
+	return b.setQuota(ctx, c, c.Limit.Quota, sourceConfig)
+}
+
+func (b *Book) setQuota(ctx context.Context, c Charge, quota uint64, source uint8) (Result, error) {
+	openings, err := b.provision(ctx, []Charge{c})
+	if err != nil {
+		return Result{}, err
+	}
+	if len(openings) > 0 {
+		results, err := b.createTransfers(ctx, quotas(openings))
+		if err != nil {
+			return Result{}, err
+		}
+		err = b.sawOpenings(ctx, openings, results)
+		if err != nil {
+			return Result{}, err
+		}
+	}
+	for range maxSteps {
+		err = b.learnStep(ctx, c) // another node may have made steps since
+		if err != nil {
+			return Result{}, err
+		}
+		newest, _ := c.standing.quota()
+		switch {
+		case newest.source == source && (newest.target == quota || source == sourceConfig):
+			return Result{Outcome: Replayed, Timestamp: b.Now()}, nil
+		case quota > newest.target:
+			balances, err := b.Balances(ctx, []Charge{c})
+			if err != nil {
+				return Result{}, err
+			}
+			if balances[0].Quota-min(balances[0].Quota, newest.target)+quota > MaxQuota {
+				return Result{Outcome: TooLarge, Timestamp: b.Now()}, nil
+			}
+		}
+		at, made, err := b.makeStep(ctx, c, newest.next(quota, c.Limit.Revision, source))
+		if err != nil {
+			return Result{}, err
+		}
+		if made {
+			return Result{Timestamp: at}, nil
+		}
+	}
+	return Result{}, fmt.Errorf("%w: account %s", ErrContended, c.account)
 }
 
 // learnStep reads the newest step of an account that is known to have one.

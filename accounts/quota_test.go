@@ -253,3 +253,74 @@ func TestQuotaDiffers(t *testing.T) {
 		}
 	}
 }
+
+// An override stands whatever the config says, until it is cleared; usage and grants go on.
+func TestOverride(t *testing.T) {
+	ctx := context.Background()
+	clock := newClock()
+	driver := openLedger(t, clock)
+	book := newBook(t, driver, clock)
+	limit := limitOf("api", 10, 30)
+	alice := book.NewCharge(limit, "alice", 1)
+	override := func(quota uint64, want accounts.Outcome) {
+		t.Helper()
+		result, err := book.Override(ctx, alice, quota)
+		wantError(t, err, nil)
+		wantOutcome(t, result, want)
+	}
+	override(3, accounts.Accepted) // of a subject that was never seen
+	wantBalance(t, book, alice, 3, 0, 3)
+	override(3, accounts.Replayed)
+	for range 3 {
+		wantOutcome(t, charge(t, book, "", alice), accounts.Accepted)
+	}
+	wantOutcome(t, charge(t, book, "", alice), accounts.Refused)
+
+	config := book.NewCharge(revised(limit, 7, 100), "alice", 1)
+	wantOutcome(t, charge(t, book, "", config), accounts.Refused)
+	wantBalance(t, book, config, 3, 3, 0)
+
+	other := newBook(t, driver, clock) // another node, or this one after a restart
+	balances, err := other.Balances(ctx, []accounts.Charge{other.NewCharge(limit, "alice", 0)})
+	wantError(t, err, nil)
+	if !balances[0].Overridden || balances[0].Quota != 3 {
+		t.Errorf("on another node: got %+v, want the override of 3", balances[0])
+	}
+
+	_, err = book.Grant(ctx, "grant", book.NewCharge(limit, "alice", 2))
+	wantError(t, err, nil)
+	wantBalance(t, book, alice, 5, 3, 2)
+	override(0, accounts.Accepted) // what is free of the 3, without the grant, is taken as it returns
+	wantBalance(t, book, alice, 2, 3, 0)
+	clock.Advance(31 * time.Second)
+	wantOutcome(t, charge(t, book, "", book.NewCharge(limit, "alice", 2)), accounts.Accepted)
+	wantOutcome(t, charge(t, book, "", alice), accounts.Refused)
+
+	override(accounts.MaxQuota-1, accounts.TooLarge) // with the grant of 2
+	override(accounts.MaxQuota-2, accounts.Accepted)
+	wantBalance(t, book, alice, accounts.MaxQuota, 2, accounts.MaxQuota-2)
+
+	for _, want := range []accounts.Outcome{accounts.Accepted, accounts.Replayed} {
+		result, err := book.ClearOverride(ctx, alice)
+		wantError(t, err, nil)
+		wantOutcome(t, result, want)
+		wantBalance(t, book, alice, 12, 2, 10)
+	}
+}
+
+// A ban is an override of 0: nothing passes, until it is lifted.
+func TestBan(t *testing.T) {
+	ctx := context.Background()
+	clock := newClock()
+	book := newBook(t, openLedger(t, clock), clock)
+	alice := book.NewCharge(limitOf("api", 10, 30), "alice", 1)
+	wantOutcome(t, charge(t, book, "", alice), accounts.Accepted)
+	_, err := book.Override(ctx, alice, 0)
+	wantError(t, err, nil)
+	wantOutcome(t, charge(t, book, "", alice), accounts.Refused)
+	clock.Advance(time.Hour)
+	wantOutcome(t, charge(t, book, "", alice), accounts.Refused)
+	_, err = book.ClearOverride(ctx, alice)
+	wantError(t, err, nil)
+	wantOutcome(t, charge(t, book, "", alice), accounts.Accepted)
+}

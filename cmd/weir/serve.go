@@ -158,7 +158,9 @@ func longestDeadline(limits *limiter.Limits) time.Duration {
 func (s *service) build(ctx context.Context, token, adminToken string) error {
 	var err error
 	shared := s.config.Driver.shared
-	s.book, err = accounts.NewBook(s.ledger, s.config.Namespace, &accounts.Options{Shared: shared})
+	s.book, err = accounts.NewBook(s.ledger, s.config.Namespace, &accounts.Options{
+		Shared: shared, Differs: s.newDiffers(),
+	})
 	if err != nil {
 		return err
 	}

@@ -102,6 +102,26 @@ func TestServeTigerBeetle(t *testing.T) {
 		}
 	}
 
+	wantQuotasFollow(t, cluster, dirs, nodes, limit)
+}
+
+// wantQuotasFollow changes the quota of 10, which is used up, on one node and the other.
+func wantQuotasFollow(t testing.TB, cluster *tbtest.Cluster, dirs [2]string, nodes [2]*process,
+	limit string,
+) {
+	t.Helper()
+	// Another quota under the same number changes nothing, and is told.
+	nodes[0].mustCheck(t, "a", "bob", "")
+	clusterConfig(t, dirs[1], cluster.Addresses(), 1, fmt.Sprintf(limit, 11))
+	_ = nodes[1].signal(t, syscall.SIGHUP)
+	eventually(t, "node 1 counts that it differs", func() bool {
+		_ = nodes[1].mustCheck(t, "a", "bob", "")
+		return strings.Contains(metricsOf(t, nodes[1].url), "\nweir_quota_differs_total{limit=\"a\"} ")
+	})
+	if b := nodes[1].mustBalance(t, "a", "alice"); b.Quota != 10 {
+		t.Errorf("node 1, another quota of one revision: got %+v, want 10 to stand", b)
+	}
+
 	// A raised quota binds also the node that does not have it in its config yet.
 	clusterConfig(t, dirs[0], cluster.Addresses(), 2, fmt.Sprintf(limit, 12))
 	_ = nodes[0].signal(t, syscall.SIGHUP)

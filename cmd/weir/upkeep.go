@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -187,6 +188,26 @@ func (s *service) newRefresh() func(context.Context) error {
 			}
 		}
 		return nil
+	}
+}
+
+// newDiffers returns what counts the charges that find another quota than the config's at the same
+// revision, and warns once of each such quota.
+func (s *service) newDiffers() func(accounts.Limit, uint64) {
+	charges := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_quota_differs_total",
+		Help: "Charges that found another quota than the config's at the same revision, by limit.",
+	}, []string{"limit"})
+	s.registry.MustRegister(charges)
+	var warned sync.Map // of accounts.Limit: no more than configs were read
+	return func(limit accounts.Limit, target uint64) {
+		charges.WithLabelValues(limit.Name).Inc()
+		_, before := warned.LoadOrStore(limit, true)
+		if !before {
+			s.log.Warn("another node has another quota at the same revision, and its stands: raise "+
+				"the revision of the config that is right", "limit", limit.Name,
+				"revision", limit.Revision, "quota", limit.Quota, "stands", target)
+		}
 	}
 }
 

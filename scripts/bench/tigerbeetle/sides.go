@@ -64,6 +64,7 @@ func (w *weirSide) build(registry *prometheus.Registry, s settings) error {
 	}
 	limits, err := limiter.NewLimits(1, []limiter.Limit{{
 		Name: limitName, Kind: limiter.RequestRate, Quota: quota, Window: s.window,
+		Deadline: patience,
 	}})
 	if err != nil {
 		return err

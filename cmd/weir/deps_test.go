@@ -36,6 +36,8 @@ var homes = []struct {
 		"only the embedded engine keeps data"},
 	{"github.com/dustin/go-humanize", []string{"cmd/weir"},
 		"sizes as people write them end where the config is read"},
+	{"github.com/gofrs/flock", []string{"limiter"},
+		"a spool is one process's, on every system"},
 	{"github.com/google/uuid", []string{"accounts/id.go", "api/client"},
 		"ids are made in one place of the server, and where a client needs one of its own"},
 	{"github.com/hashicorp/golang-lru/v2", []string{"accounts", "ledgers/embedded", "limiter"},

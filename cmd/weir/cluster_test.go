@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -40,13 +41,19 @@ func startSite(t testing.TB, limits string) *site {
 		path := clusterConfig(t, dir, s.proxy.Addresses(), 1, limits)
 		s.nodes = append(s.nodes, startProcess(t, path, filepath.Join(dir, "data")))
 	}
-	for i, p := range s.nodes {
-		eventually(t, fmt.Sprint("node ", i, " has reached the cluster"), func() bool {
+	wantUp(t, s.nodes)
+	return s
+}
+
+// wantUp waits until nodes reach their cluster.
+func wantUp(t testing.TB, nodes []*process) {
+	t.Helper()
+	for _, p := range nodes {
+		eventually(t, p.url+" has reached the cluster", func() bool {
 			status, ledger := health(t, p.url+"/readyz")
-			return status == 200 && ledger == "up"
+			return status == http.StatusOK && ledger == "up"
 		})
 	}
-	return s
 }
 
 // charged counts the live charges of a subject in its journal, as a node reads it.
@@ -165,6 +172,7 @@ func (s *site) loseWhileChecked(t *testing.T) {
 	if total != 500 {
 		t.Errorf("got %d ids admitted, want 500", total)
 	}
+	wantUp(t, s.nodes[1:])
 	for i, p := range s.nodes[1:] {
 		if got := charged(t, p, "ids", "alice"); got != 500 {
 			t.Errorf("got %d charged by the journal of node %d, want 500", got, i+1)

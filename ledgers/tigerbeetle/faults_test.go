@@ -40,7 +40,7 @@ func resume(t testing.TB, c cluster) {
 // session that its client closed counts until it is the idlest, and a replica takes only as many
 // connections as sessions: so not all others come at once.
 func TestEviction(t *testing.T) {
-	c := own(t, tbtest.Development)
+	c := own(t)
 	reader, writer := c.open(t), c.open(t)
 	someAccounts(t, reader)
 	sent := someTransfers(10, 1)
@@ -88,7 +88,7 @@ func pass(t testing.TB, c cluster) {
 // TestPausedServer stops the server for a while: calls end with their contexts, the bound holds,
 // and what was given up is there once the server goes on.
 func TestPausedServer(t *testing.T) {
-	c := own(t, tbtest.Development)
+	c := own(t)
 	ledger := c.openWith(t, &tigerbeetle.Options{QueueEvents: 10})
 	someAccounts(t, ledger)
 	pause(t, c)
@@ -125,7 +125,7 @@ func TestPausedServer(t *testing.T) {
 // TestCloseWhilePaused closes with calls in flight to a server that does not answer, and to one
 // that was never there.
 func TestCloseWhilePaused(t *testing.T) {
-	c := own(t, tbtest.Development)
+	c := own(t)
 	options := &tigerbeetle.Options{CloseTimeout: 200 * time.Millisecond}
 	before := runtime.NumGoroutine()
 	for _, connected := range []bool{true, false} {
@@ -179,7 +179,7 @@ func TestCloseWhilePaused(t *testing.T) {
 // TestRestartedServer kills the server while calls are under way and starts it again: the session
 // goes on, and every call is answered.
 func TestRestartedServer(t *testing.T) {
-	c := own(t, tbtest.Development)
+	c := own(t)
 	ledger := c.open(t)
 	someAccounts(t, ledger)
 	const calls = 50

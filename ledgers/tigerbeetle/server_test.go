@@ -103,11 +103,11 @@ func needClient(t testing.TB) {
 	}
 }
 
-// own starts a cluster that is the test's alone, and may be stopped and killed.
-func own(t testing.TB, m tbtest.Mode) cluster {
+// own starts a server that is the test's alone, and may be stopped and killed.
+func own(t testing.TB) cluster {
 	t.Helper()
 	needClient(t)
-	return cluster{tbtest.Start(t, m)}
+	return cluster{tbtest.Start(t, tbtest.Development)}
 }
 
 // given returns the cluster that the environment names, or nil.

@@ -113,7 +113,6 @@ func (l *tally) wantKinds(t testing.TB, want map[string]int) {
 type hold struct {
 	from, to uint64
 	amount   uint64
-	over     bool // booked as overage: not of the quota
 }
 
 // record is what the journal of one subject on a limit says.

@@ -137,7 +137,7 @@ func (n *node) close(t testing.TB, spool *limiter.Spool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	err := n.Limiter.Close(ctx)
+	err := n.Close(ctx)
 	if err != nil {
 		t.Errorf("close the limiter: %v", err)
 	}
@@ -199,7 +199,7 @@ func (n *node) settle(t testing.TB) {
 	await(t, "the spool is booked", func() bool { return n.BookSpool(t.Context()) == nil })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err := n.Limiter.Close(ctx)
+	err := n.Close(ctx)
 	if err != nil {
 		t.Fatalf("what was given up is not settled: %v", err)
 	}

@@ -113,7 +113,7 @@ func testLostReply(t *testing.T, c *tbtest.Cluster) {
 		nodes, proxies := startNodes(t, c, 2, newLimits(t, 1, rule("api", 10, time.Minute, policy)))
 		var l tally
 		await(t, "a first check passes", func() bool {
-			return l.add(nodes[0].ask("api", "alice", "first")).Decision.Transfer.Lo != 0
+			return l.add(nodes[0].ask("api", "alice", "first")).Transfer.Lo != 0
 		})
 		dropped := proxies[0].Dropped()
 		proxies[0].DropReplies(1)

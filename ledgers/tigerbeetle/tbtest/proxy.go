@@ -29,12 +29,10 @@ const (
 // It understands no more of what passes than where messages begin and which are replies. Replicas
 // speak to each other without it.
 type Proxy struct {
-	replicas  []string
 	listeners []net.Listener
 	done      sync.WaitGroup
 
 	mu      sync.Mutex
-	closed  bool
 	conns   map[net.Conn]struct{}
 	cut     bool
 	delay   time.Duration
@@ -47,15 +45,15 @@ type Proxy struct {
 // Proxy starts a proxy in front of all replicas, until the end of the test.
 func (c *Cluster) Proxy(t testing.TB) *Proxy {
 	t.Helper()
-	p := &Proxy{replicas: c.addresses, conns: map[net.Conn]struct{}{}}
-	for i := range c.addresses {
+	p := &Proxy{conns: map[net.Conn]struct{}{}}
+	for _, address := range c.addresses {
 		var config net.ListenConfig
 		listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.listeners = append(p.listeners, listener)
-		p.done.Go(func() { p.accept(i) })
+		p.done.Go(func() { p.accept(listener, address) })
 	}
 	t.Cleanup(p.close)
 	return p
@@ -75,7 +73,7 @@ func (p *Proxy) Addresses() []string {
 func (p *Proxy) Primary() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return int(p.view) % len(p.replicas)
+	return int(p.view) % len(p.listeners)
 }
 
 // Delay holds back for d each message that the replicas send from now on. They are held back side
@@ -126,15 +124,15 @@ func (p *Proxy) close() {
 	p.done.Wait()
 }
 
-// accept passes on connections for a replica until the listener is closed.
-func (p *Proxy) accept(replica int) {
+// accept passes on connections for the replica at an address until the listener is closed.
+func (p *Proxy) accept(listener net.Listener, address string) {
 	for {
-		client, err := p.listeners[replica].Accept()
+		client, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err == nil {
-			p.done.Go(func() { p.pass(client, p.replicas[replica]) })
+			p.done.Go(func() { p.pass(client, address) })
 		}
 	}
 }

@@ -24,6 +24,9 @@ type Balance struct {
 	Used uint64
 	// Remaining is quota less used, at least 0.
 	Remaining uint64
+	// Out is the part of Used that comes back by itself: all of it, or of a prepaid balance what
+	// reservations hold.
+	Out uint64
 	// Margin is the part of the quota that has to stay free when a charge is made.
 	Margin uint64
 	// Overridden says that the subject has a quota of its own, not the config's.
@@ -84,31 +87,35 @@ func (b *Book) balanceOf(ctx context.Context, a ledgers.Account, newest step, li
 	held := ledgers.SubtractFloor(a.CreditsPosted, a.DebitsPosted).Lo
 	used := a.DebitsPending.Lo
 	if limit.Posted {
-		back, err := b.takenBack(ctx, a.ID)
+		back, err := b.notUsed(ctx, a.ID)
 		if err != nil {
 			return Balance{}, err
 		}
 		used += ledgers.SubtractFloor(a.DebitsPosted, back).Lo
 		held = ledgers.SubtractFloor(a.CreditsPosted, back).Lo
 	}
+	out := min(a.DebitsPending.Lo, MaxQuota)
 	quota := uint64(max(0, int64(target)+int64(held)-int64(newest.base)))
 	// A quota that the config raised may pass, with grants from before, what answers can carry.
 	quota, used = min(quota, MaxQuota), min(used, MaxQuota)
 	return Balance{
-		Quota: quota, Used: used, Remaining: quota - min(quota, used), Margin: limit.margin(target),
+		Quota: quota, Used: used, Out: out, Remaining: quota - min(quota, used),
+		Margin:     limit.margin(target),
 		Overridden: newest.source == sourceOverride,
 	}, nil
 }
 
-// takenBack returns what revocations and lowered quotas took from an account, of the newest
-// [ledgers.MaxEvents] of each: on a prepaid balance, the account's posted debits have what was used
-// in them too.
-func (b *Book) takenBack(ctx context.Context, account ledgers.ID) (ledgers.Amount, error) {
+// notUsed returns what left an account without being used, of the newest [ledgers.MaxEvents] of
+// each way: by revocations and lowered quotas, and what was taken by mistake and paid back. A
+// prepaid balance's posted debits have all of it in them.
+func (b *Book) notUsed(ctx context.Context, account ledgers.ID) (ledgers.Amount, error) {
 	var sum ledgers.Amount
-	for _, code := range []uint16{CodeRevocation, CodeRequota} {
-		list, err := b.driver.AccountTransfers(ctx, ledgers.AccountFilter{
-			AccountID: account, Code: code, Limit: ledgers.MaxEvents, Debits: true, Reversed: true,
-		})
+	for _, way := range []ledgers.AccountFilter{
+		{Code: CodeRevocation, Debits: true}, {Code: CodeRequota, Debits: true},
+		{Code: CodeCharge, Credits: true},
+	} {
+		way.AccountID, way.Limit, way.Reversed = account, ledgers.MaxEvents, true
+		list, err := b.driver.AccountTransfers(ctx, way)
 		if err != nil {
 			return sum, fmt.Errorf("what was taken back from account %s: %w", account, err)
 		}
@@ -120,7 +127,7 @@ func (b *Book) takenBack(ctx context.Context, account ledgers.ID) (ledgers.Amoun
 }
 
 // Next returns the ledger's time at which the next unit of the charge's account comes back, 0 if
-// none is out. Used is what a balance read just now says is out.
+// none is out. Used is the Out of a balance read just now.
 func (b *Book) Next(ctx context.Context, c Charge, used uint64) (uint64, error) {
 	c.standing.mu.Lock()
 	end, known := c.standing.live.next(b.Now())
@@ -140,7 +147,7 @@ func (b *Book) Next(ctx context.Context, c Charge, used uint64) (uint64, error) 
 }
 
 // Wait returns the ledger's time from which need units of the charge's account will have come back.
-// Used is what a balance read just now says is out. Where the time cannot be told by reading a
+// Used is the Out of a balance read just now. Where the time cannot be told by reading a
 // bounded number of pages, the answer is one by which they surely will be back.
 func (b *Book) Wait(ctx context.Context, c Charge, used, need uint64) (uint64, error) {
 	c.standing.mu.Lock()
@@ -190,15 +197,18 @@ func (b *Book) readLive(ctx context.Context, c Charge, used uint64) (reading, er
 		AccountID: c.account, Debits: true, Limit: firstPage,
 		TimestampMin: now - min(now, window) + 1,
 	}
-	all, err := b.readPages(ctx, filter, &reader)
+	all, err := b.readPages(ctx, filter, &reader, nil)
 	if err != nil {
 		return reading{}, err
 	}
 	outs, sum := reader.live(now)
-	if sum < used { // charged when the window was longer
+	if sum < used { // held without a window, or charged when the window was longer
 		older := filter
 		older.TimestampMin, older.TimestampMax, older.Reversed = 0, filter.TimestampMin-1, true
-		rest, err := b.readPages(ctx, older, &reader)
+		rest, err := b.readPages(ctx, older, &reader, func() bool {
+			_, sum := reader.live(now) // ends come before what they end
+			return sum >= used
+		})
 		if err != nil {
 			return reading{}, err
 		}
@@ -223,8 +233,10 @@ func (b *Book) readLive(ctx context.Context, c Charge, used uint64) (reading, er
 	return found, nil
 }
 
-// readPages reads at most maxPages pages and reports whether that was all.
+// readPages reads at most maxPages pages, or until that is enough, and reports whether that was
+// all.
 func (b *Book) readPages(ctx context.Context, filter ledgers.AccountFilter, reader *liveReader,
+	enough func() bool,
 ) (all bool, err error) {
 	for range maxPages {
 		page, err := b.driver.AccountTransfers(ctx, filter)
@@ -234,6 +246,9 @@ func (b *Book) readPages(ctx context.Context, filter ledgers.AccountFilter, read
 		reader.read(page)
 		if len(page) < int(filter.Limit) {
 			return true, nil
+		}
+		if enough != nil && enough() {
+			return false, nil
 		}
 		last := page[len(page)-1].Timestamp
 		if filter.Reversed {

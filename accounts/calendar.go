@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -173,31 +174,60 @@ func (a Attempt) onCalendar() bool {
 // keepPeriods returns the result of an accepted chain, once each of its charges comes back when the
 // period ends that it was committed in, or less than a second later. A time-out is worked out
 // before the ledger says when the charge was made: one that took long, or fell into the next
-// period, is replaced.
+// period, is replaced. Charged are the charges as they were committed.
 func (b *Book) keepPeriods(ctx context.Context, a Attempt, accepted Result,
-	charged []ledgers.Transfer, results []ledgers.TransferResult,
+	charged []ledgers.Transfer,
 ) (Result, error) {
-	if !a.onCalendar() {
-		return accepted, nil
-	}
-	charged = charged[:a.charging()]
 	for range maxSteps {
-		for i := range charged {
-			charged[i].Timestamp = results[i].Timestamp
+		if !a.onCalendar() || inPeriods(a, charged) {
+			break
 		}
-		if inPeriods(a, charged) || !charged[0].Flags.Has(ledgers.Pending) {
-			break // of a chain that a prepaid balance leads, the first cannot be replaced
-		}
-		next, made, err := b.replace(ctx, a, charged)
+		next, err := b.replace(ctx, a, charged)
 		if err != nil {
 			return Result{}, err
 		}
-		charged, results = next, made
-		if a.money == nil { // which is never replaced, and is the receipt
-			accepted.Transfer = charged[0].ID
+		if next == nil { // ended meanwhile, by its time-out or by a call
+			break
 		}
+		if accepted.Transfer == charged[0].ID { // of a payment it is the money
+			accepted.Transfer = next[0].ID
+		}
+		charged = next
 	}
 	return accepted, nil
+}
+
+// keepReplayed is keepPeriods for a chain that was accepted before: whoever sent it then may have
+// been stopped short of it. What was made in an earlier period is left alone.
+func (b *Book) keepReplayed(ctx context.Context, a Attempt, replayed Result) (Result, error) {
+	if !a.onCalendar() {
+		return replayed, nil
+	}
+	charged, err := b.newestMembers(ctx, a.First)
+	if err != nil || len(charged) != a.charging() {
+		return replayed, err // a prepaid balance that stayed behind: it was replaced before
+	}
+	now, err := b.Time(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	for _, c := range a.sorted {
+		calendar := c.Limit.Calendar
+		if calendar != nil && !calendar.Period(charged[0].Timestamp).contains(now) {
+			return replayed, nil
+		}
+	}
+	return b.keepPeriods(ctx, a, replayed, charged)
+}
+
+// newestMembers returns the charges of an accepted chain, or of what took its place last; none if
+// that was ended.
+func (b *Book) newestMembers(ctx context.Context, first ledgers.ID) ([]ledgers.Transfer, error) {
+	t, found, err := b.trail(ctx, first)
+	if err != nil || !found || t.ended() {
+		return nil, err
+	}
+	return b.members(ctx, *t.newest())
 }
 
 // charging returns how many accounts an attempt takes units from; the rest it only looks at.
@@ -232,52 +262,58 @@ func inPeriods(a Attempt, charged []ledgers.Transfer) bool {
 }
 
 // replace gives charges back and takes them anew, with time-outs as of now, in one step. The first
-// of the new ones is found by the end of the first of the old ones.
+// of the new ones is found by the end of the first of the old ones that can be given back. It
+// returns the charges as they then are, none if they were ended before.
 func (b *Book) replace(ctx context.Context, a Attempt, charged []ledgers.Transfer,
-) (next []ledgers.Transfer, results []ledgers.TransferResult, err error) {
+) ([]ledgers.Transfer, error) {
 	now, err := b.Time(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	first := b.namespace.replacement(charged[0].ID)
-	batch := b.voids(charged, b.namespace.fingerprint("replace", nil, first.String()))
-	ended := len(batch)
+	var old, taken []ledgers.Transfer
+	next := slices.Clone(charged) // what was booked for good stays as it is
+	places := make([]int, 0, len(charged))
+	var first ledgers.ID
 	k := 0
 	for _, c := range a.sorted {
 		if c.Amount == 0 {
 			continue
 		}
 		if charged[k].Flags.Has(ledgers.Pending) {
-			next = append(next, a.take(c, b.member(first, k), now))
-		} else {
-			next = append(next, charged[k]) // stays as it is
+			if len(old) == 0 {
+				first = b.namespace.replacement(charged[k].ID)
+			}
+			taken = append(taken, a.take(c, b.member(first, len(old)), now))
+			old = append(old, charged[k])
+			places = append(places, k)
 		}
 		k++
 	}
-	for i := range next {
-		if next[i].ID != charged[i].ID {
-			batch = append(batch, next[i])
-		}
-	}
-	batch[ended].UserData128 = a.fingerprint
+	taken[0].UserData128 = a.fingerprint
+	batch := append(b.voids(old, b.namespace.fingerprint("replace", nil, first.String())), taken...)
 	link(batch)
 	made, err := b.createTransfers(ctx, batch)
 	if err != nil {
-		return nil, nil, err
-	}
-	failed := failedAt(made)
-	if failed >= 0 {
-		return nil, nil, unexpected(made[failed].Status, batch[failed])
+		return nil, err
 	}
 	forget(a.sorted)
-	results = make([]ledgers.TransferResult, len(next))
-	made = made[ended:]
-	for i := range next {
-		if next[i].ID == charged[i].ID {
-			results[i].Timestamp = charged[i].Timestamp
-			continue
+	failed := failedAt(made)
+	switch {
+	case failed < 0:
+		for i, place := range places {
+			next[place] = taken[i]
+			next[place].Timestamp = made[len(old)+i].Timestamp
 		}
-		results[i], made = made[0], made[1:]
+		return next, nil
+	case made[failed].Status == ledgers.TransferPendingTransferExpired:
+		return nil, nil // the answer took longer than the time-out: what it took is back
+	case made[failed].Status.Exists(): // the same request, sent again, was quicker
+		next, err = b.newestMembers(ctx, charged[0].ID)
+		if len(next) != len(charged) {
+			next = nil
+		}
+		return next, err
+	default:
+		return nil, unexpected(made[failed].Status, batch[failed])
 	}
-	return next, results, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"weir/ledgers"
 )
@@ -57,6 +58,9 @@ const (
 	FromUnknown
 	// ToUnknown: the account that is paid was never given money. The id may be sent again.
 	ToUnknown
+	// Moved: what a receipt stood for was renewed after its [Hold] was read. Nothing was changed;
+	// the hold has to be read anew.
+	Moved
 
 	// again is never returned: another node's quota step got in between.
 	again
@@ -70,6 +74,8 @@ type Result struct {
 	// Timestamp is the ledger's time of the decision, for a replay of the first one's, in
 	// nanoseconds since 1970.
 	Timestamp uint64
+	// ExpiresAt is the ledger's time at which a reservation comes back by itself, 0 for all else.
+	ExpiresAt uint64
 	// Refused is the index of the charge that was refused.
 	Refused int
 	// Burnt says that the id had been refused before; of a revocation, also that the ledger refuses
@@ -194,7 +200,14 @@ func (b *Book) tryCharge(ctx context.Context, a Attempt) (Result, error) {
 	case failed < 0:
 		b.taken(a.sorted, linked[len(c.steps):], c)
 		accepted := Result{Transfer: a.First, Timestamp: linked[c.first].Timestamp}
-		return b.keepPeriods(ctx, a, accepted, c.charged(), linked[len(c.steps):])
+		if a.hold > 0 {
+			accepted.ExpiresAt = accepted.Timestamp + uint64(a.hold)*uint64(time.Second)
+		}
+		charged := c.charged()[:a.charging()]
+		for i := range charged {
+			charged[i].Timestamp = linked[len(c.steps)+i].Timestamp
+		}
+		return b.keepPeriods(ctx, a, accepted, charged)
 	case failed < len(c.steps):
 		return Result{Outcome: again}, b.relearn(ctx, a.sorted, linked[failed].Status)
 	}
@@ -204,8 +217,11 @@ func (b *Book) tryCharge(ctx context.Context, a Attempt) (Result, error) {
 		// Of a payment the last transfer alone tells: the ledger may have forgotten the others, which
 		// have timed out, and refuse them today.
 		result, found, err := b.Recall(ctx, a)
-		if err != nil || found {
+		if err != nil || found && (result.Outcome != Replayed || a.money != nil) {
 			return result, err
+		}
+		if found {
+			return b.keepReplayed(ctx, a, result)
 		}
 	}
 	if refused {
@@ -350,25 +366,6 @@ func (c Charge) margin() uint64 {
 		return c.Limit.margin(c.Limit.Quota)
 	}
 	return c.Limit.margin(newest.target)
-}
-
-// taken notes what an accepted chain did. How much a lowering ahead of the charges took is read
-// from the ledger when its account is next charged.
-func (b *Book) taken(sorted []Charge, results []ledgers.TransferResult, c chain) {
-	for _, owner := range c.steps {
-		b.unlearn(sorted[owner])
-	}
-	made := c.charged()
-	for i, owner := range c.owner {
-		if made[i].Timeout == 0 { // a guard, or what does not come back
-			continue
-		}
-		made[i].Timestamp = results[i].Timestamp
-		standing := sorted[owner].standing
-		standing.mu.Lock()
-		standing.live.add(out{end: made[i].ExpiresAt(), amount: sorted[owner].Amount})
-		standing.mu.Unlock()
-	}
 }
 
 // relearn reads the newest steps after another node's step took the place of ours.

@@ -11,8 +11,9 @@ import (
 // grant may name: what an integer of a structured header field (RFC 9651) can carry.
 const MaxQuota = 999_999_999_999_999
 
-// Grant adds the charge's amount to the subject's quota for good. The id is required: the same
-// grant sent again is answered Replayed, for ever, and another amount under its id Conflict.
+// Grant adds the charge's amount to the subject's quota for good; on a prepaid balance it pays
+// first what was used beyond it. The id is required: the same grant sent again is answered
+// Replayed, for ever, and another amount under its id Conflict.
 func (b *Book) Grant(ctx context.Context, id string, c Charge) (Result, error) {
 	return b.change(ctx, id, c, CodeGrant)
 }
@@ -52,7 +53,14 @@ func (b *Book) change(ctx context.Context, id string, c Charge, code uint16) (Re
 		burnt, err := b.burnt(ctx, t.ID)
 		return Result{Outcome: Refused, Timestamp: b.Now(), Burnt: burnt}, err
 	}
-	results, err := b.createTransfers(ctx, append(quotas(openings), t))
+	batch := append(quotas(openings), t)
+	if code == CodeGrant && c.Limit.Posted {
+		batch, err = b.payOverage(ctx, c, batch)
+		if err != nil {
+			return Result{}, err
+		}
+	}
+	results, err := b.createTransfers(ctx, batch)
 	if err != nil {
 		return Result{}, err
 	}
@@ -61,6 +69,28 @@ func (b *Book) change(ctx context.Context, id string, c Charge, code uint16) (Re
 		return Result{}, err
 	}
 	return b.changed(ctx, t, results[len(openings)])
+}
+
+// payOverage has the grant at the end of a batch pay first what the subject of a prepaid balance
+// used beyond it. Two grants at once do not pay it twice: the ledger moves no more than what is
+// outstanding then.
+func (b *Book) payOverage(ctx context.Context, c Charge, batch []ledgers.Transfer,
+) ([]ledgers.Transfer, error) {
+	outstanding, err := b.Overage(ctx, c)
+	if err != nil || outstanding == 0 {
+		return batch, err
+	}
+	grant := &batch[len(batch)-1]
+	grant.Flags |= ledgers.Linked
+	return append(batch, ledgers.Transfer{
+		ID:              b.namespace.MemberTransfer(grant.ID, 1),
+		DebitAccountID:  c.account,
+		CreditAccountID: b.namespace.OverageAccount(c.Limit.Name, c.Subject),
+		Amount:          ledgers.AmountOf(outstanding),
+		Ledger:          c.Limit.Ledger,
+		Code:            CodeOverage,
+		Flags:           ledgers.BalancingDebit | ledgers.BalancingCredit,
+	}), nil
 }
 
 // changed reads the ledger's answer to a grant or a revocation.

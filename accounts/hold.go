@@ -102,6 +102,9 @@ func (b *Book) Recall(ctx context.Context, a Attempt) (Result, bool, error) {
 	}
 	first, newest := t.firsts[0], t.newest()
 	result := Result{Outcome: Replayed, Transfer: newest.ID, Timestamp: first.Timestamp}
+	if newest.Code == CodeHold {
+		result.ExpiresAt = newest.ExpiresAt()
+	}
 	switch {
 	case first.UserData128 != a.fingerprint:
 		result.Outcome = Conflict
@@ -156,6 +159,17 @@ func (b *Book) Hold(ctx context.Context, receipt ledgers.ID,
 	if err != nil {
 		return Hold{}, false, err
 	}
+	if h.Check && len(t.firsts) > 1 {
+		made, err := b.members(ctx, t.firsts[0])
+		if err != nil {
+			return Hold{}, false, err
+		}
+		for _, m := range made { // what was booked for good did not move with the rest
+			if !m.Flags.Has(ledgers.Pending) {
+				h.members = append(h.members, m)
+			}
+		}
+	}
 	for _, m := range h.members {
 		limit, ok := limitOn(m.Ledger)
 		if !ok {
@@ -204,7 +218,7 @@ func (b *Book) members(ctx context.Context, first ledgers.Transfer) ([]ledgers.T
 
 // Release gives back what is held, all of it. Of a check whose windows differ, it is what is still
 // out. The outcome is Replayed where it was released before, Ended where something else ended it,
-// and Expired where it came back by itself.
+// Expired where it came back by itself, and Moved where it was renewed since the hold was read.
 func (b *Book) Release(ctx context.Context, h Hold) (Result, error) {
 	result, _, err := b.finish(ctx, h, b.namespace.fingerprint("release", nil, h.First.String()), nil)
 	return result, err
@@ -220,7 +234,9 @@ func (b *Book) Renew(ctx context.Context, h Hold, seconds uint32) (Result, error
 		if err != nil || now >= h.ExpiresAt {
 			return Result{Outcome: Expired}, err
 		}
-		return Result{Outcome: Replayed, Transfer: h.First, Timestamp: h.At}, nil
+		return Result{
+			Outcome: Replayed, Transfer: h.First, Timestamp: h.At, ExpiresAt: h.ExpiresAt,
+		}, nil
 	}
 	first := b.namespace.replacement(h.First)
 	holds := make([]ledgers.Transfer, len(h.Charges))
@@ -234,7 +250,9 @@ func (b *Book) Renew(ctx context.Context, h Hold, seconds uint32) (Result, error
 	if err != nil || result.Outcome != Accepted {
 		return result, err
 	}
-	return Result{Transfer: first, Timestamp: results[len(h.members)].Timestamp}, nil
+	made := holds[0]
+	made.Timestamp = results[len(h.members)].Timestamp
+	return Result{Transfer: first, Timestamp: made.Timestamp, ExpiresAt: made.ExpiresAt()}, nil
 }
 
 // finish ends what a hold holds, in one step with what takes its place. Whatever ends it has the
@@ -270,7 +288,7 @@ func (b *Book) finish(ctx context.Context, h Hold, by ledgers.Amount, instead []
 	}
 	failed := failedAt(results)
 	if failed < 0 {
-		forget(h.Charges)
+		h.back(instead, results[len(living):])
 		return Result{Transfer: h.First, Timestamp: results[0].Timestamp}, results, nil
 	}
 	switch status := results[failed].Status; {
@@ -279,14 +297,45 @@ func (b *Book) finish(ctx context.Context, h Hold, by ledgers.Amount, instead []
 	case status == ledgers.TransferPendingTransferExpired:
 		return Result{Outcome: Expired, Transfer: h.First}, nil, nil
 	case status.Exists():
-		found, err := b.lookup(ctx, []ledgers.ID{batch[failed].ID})
-		if err != nil {
-			return Result{}, nil, err
-		}
-		return h.endedBy(found[batch[failed].ID], by), nil, nil
+		result, err := b.overtaken(ctx, h, batch[failed].ID, by)
+		return result, nil, err
 	default:
 		return Result{}, nil, unexpected(status, batch[failed])
 	}
+}
+
+// back notes that what a hold held is back, and what was taken in the same step.
+func (h Hold) back(instead []ledgers.Transfer, results []ledgers.TransferResult) {
+	for i, c := range h.Charges {
+		c.standing.mu.Lock()
+		c.standing.live.remove(h.members[i].ExpiresAt())
+		for k, t := range instead {
+			if t.DebitAccountID != c.account || t.Timeout == 0 {
+				continue
+			}
+			if t.Flags.Has(ledgers.BalancingDebit) { // the ledger knows how much
+				c.standing.live = live{charges: c.standing.live.charges + 1}
+				continue
+			}
+			t.Timestamp = results[k].Timestamp
+			c.standing.live.add(out{end: t.ExpiresAt(), amount: t.Amount.Lo})
+		}
+		c.standing.mu.Unlock()
+	}
+}
+
+// overtaken tells what another call has made of a hold since it was read.
+func (b *Book) overtaken(ctx context.Context, h Hold, end ledgers.ID, by ledgers.Amount,
+) (Result, error) {
+	instead := b.namespace.replacement(h.First)
+	found, err := b.lookup(ctx, []ledgers.ID{end, instead})
+	if err != nil {
+		return Result{}, err
+	}
+	if takesUnits(found[instead]) {
+		return Result{Outcome: Moved, Transfer: instead}, nil
+	}
+	return h.endedBy(found[end], by), nil
 }
 
 // endedBy tells a call that is sent again from one that came too late.

@@ -43,6 +43,13 @@ func (l *live) add(o out) {
 	}
 }
 
+// remove notes that what would have come back at an end is back. Who reads the journal meanwhile is
+// told as by add.
+func (l *live) remove(end uint64) {
+	l.charges++
+	l.outs = slices.DeleteFunc(l.outs, func(o out) bool { return o.end == end })
+}
+
 func (l *live) cut() {
 	l.outs = slices.Clip(l.outs[:maxLive])
 	l.complete = false
@@ -80,6 +87,25 @@ func (l *live) free(now, need uint64) (end uint64, known bool) {
 		}
 	}
 	return 0, false
+}
+
+// taken notes what an accepted chain did. How much a lowering ahead of the charges took is read
+// from the ledger when its account is next charged.
+func (b *Book) taken(sorted []Charge, results []ledgers.TransferResult, c chain) {
+	for _, owner := range c.steps {
+		b.unlearn(sorted[owner])
+	}
+	made := c.charged()
+	for i, owner := range c.owner {
+		if made[i].Timeout == 0 { // a guard, or what does not come back
+			continue
+		}
+		made[i].Timestamp = results[i].Timestamp
+		standing := sorted[owner].standing
+		standing.mu.Lock()
+		standing.live.add(out{end: made[i].ExpiresAt(), amount: sorted[owner].Amount})
+		standing.mu.Unlock()
+	}
 }
 
 // liveReader picks the live charges out of pages of a journal.

@@ -24,7 +24,8 @@ type Settlement struct {
 // in, not earlier than a second from now; a prepaid balance is used up. More than was held is
 // booked too: what the quota does not have is overage. Slots, which nothing comes back from by
 // itself but the hold, are given back. A hold that has come back by itself is settled late, once.
-// The settlement of what something else ended has the outcome Ended.
+// The settlement of what something else ended has the outcome Ended, of what was renewed since the
+// hold was read Moved.
 func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64) (Settlement, error) {
 	s := Settlement{Booked: make([]uint64, len(actual)), Overage: make([]uint64, len(actual))}
 	given := []string{h.First.String()}
@@ -112,11 +113,7 @@ func (b *Book) settleLate(ctx context.Context, h Hold, booked []uint64, now uint
 	case failed < 0:
 		return Result{Transfer: h.First, Timestamp: results[0].Timestamp}, nil
 	case failed == 0 && results[0].Status.Exists():
-		found, err := b.lookup(ctx, []ledgers.ID{batch[0].ID})
-		if err != nil {
-			return Result{}, err
-		}
-		return h.endedBy(found[batch[0].ID], by), nil
+		return b.overtaken(ctx, h, batch[0].ID, by)
 	default:
 		return Result{}, unexpected(results[failed].Status, batch[failed])
 	}
@@ -224,11 +221,20 @@ func (b *Book) Undo(ctx context.Context, a Attempt) error {
 	if a.hold > 0 {
 		code = CodeHold
 	}
+	t, _, err := b.trail(ctx, a.First)
+	if err != nil {
+		return err
+	}
+	pendings := 0
 	for _, c := range a.sorted {
 		if c.Amount == 0 {
 			continue
 		}
 		taken := b.member(a.First, len(voids))
+		if len(t.firsts) > 1 && !c.Limit.Posted { // replaced, because its period had ended
+			taken = b.member(t.newest().ID, pendings)
+			pendings++
+		}
 		void := ledgers.Transfer{
 			ID: b.namespace.EndTransfer(taken), PendingID: taken, UserData128: ender,
 			Ledger: c.Limit.Ledger, Code: code, Flags: ledgers.VoidPending,
@@ -344,6 +350,9 @@ func (b *Book) bookOverage(ctx context.Context, first ledgers.ID, place int, c C
 	end := b.namespace.EndTransfer(first)
 	used, paid := b.overage(c, c.Amount, b.namespace.MemberTransfer(end, 2*place+1),
 		b.namespace.MemberTransfer(end, 2*place+2))
+	if c.Limit.Posted {
+		used.Flags, paid.Flags = 0, ledgers.BalancingDebit
+	}
 	used.Flags |= ledgers.Linked
 	results, err := b.createTransfers(ctx, []ledgers.Transfer{used, paid})
 	forget([]Charge{c})

@@ -131,6 +131,9 @@ func (b *Book) newAttempt(kind, id string, a Attempt, sent ...string) (Attempt, 
 // Charges returns what the attempt takes, in the order it was named. The slice is the attempt's.
 func (a Attempt) Charges() []Charge { return a.charges }
 
+// Holds reports whether it is a reservation.
+func (a Attempt) Holds() bool { return a.hold > 0 }
+
 // Charge makes an attempt, in one atomic step. Made again, it is answered as the first time and
 // taken once.
 //

@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"weir/ledgers"
@@ -214,6 +215,13 @@ func (b *Book) members(ctx context.Context, first ledgers.Transfer) ([]ledgers.T
 		members = append(members, m)
 	}
 	return members, nil
+}
+
+// Booked reports whether some of it was booked for good, which only checks are.
+func (h Hold) Booked() bool {
+	return slices.ContainsFunc(h.members, func(m ledgers.Transfer) bool {
+		return !m.Flags.Has(ledgers.Pending)
+	})
 }
 
 // Release gives back what is held, all of it. Of a check whose windows differ, it is what is still

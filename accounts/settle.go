@@ -30,7 +30,7 @@ func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64) (Settlement,
 	s := Settlement{Booked: make([]uint64, len(actual)), Overage: make([]uint64, len(actual))}
 	given := []string{h.First.String()}
 	for i, c := range h.Charges {
-		if c.books() {
+		if c.Books() {
 			s.Booked[i] = actual[i]
 		}
 		given = append(given, strconv.FormatUint(actual[i], 10))
@@ -55,8 +55,8 @@ func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64) (Settlement,
 	return s, b.countOverage(ctx, h, &s)
 }
 
-// books reports whether what is used of the charge's limit is booked; slots are only held.
-func (c Charge) books() bool { return c.Limit.WindowSeconds > 0 || c.Limit.Posted }
+// Books reports whether what is used of the charge's limit is booked; slots are only held.
+func (c Charge) Books() bool { return c.Limit.WindowSeconds > 0 || c.Limit.Posted }
 
 // slot is the id of one of the two transfers that book the i-th charge of a hold.
 func (b *Book) slot(h Hold, i, which int) ledgers.ID {

@@ -18,9 +18,9 @@ type Balance struct {
 	Remaining uint64
 	// Overage is what was used beyond the quota.
 	Overage uint64
-	Window  time.Duration
-	// Reset is the time until the next unit returns, in whole seconds rounded up; 0 if none is out.
-	Reset time.Duration
+	// Window, Reset and ResetsAt are as in a [State].
+	Window, Reset time.Duration
+	ResetsAt      time.Time
 }
 
 // Balance reads what a subject has on a limit. A subject that was never seen has all of the quota.
@@ -39,10 +39,10 @@ func (l *Limiter) Balance(ctx context.Context, limit, subject string) (Balance, 
 	if err != nil {
 		return Balance{}, failure(err)
 	}
-	f := read[0]
+	s := state(c, read[0], l.book.Now())
 	return Balance{
-		Limit: limit, Subject: subject, Quota: f.Quota, Used: f.Used, Remaining: f.Remaining,
-		Overage: overage, Window: c.limit.Window, Reset: roundUp(f.next, l.book.Now(), time.Second),
+		Limit: limit, Subject: subject, Quota: s.Quota, Used: read[0].Used, Remaining: s.Remaining,
+		Overage: overage, Window: s.Window, Reset: s.Reset, ResetsAt: s.ResetsAt,
 	}, nil
 }
 

@@ -27,6 +27,9 @@ type Decision struct {
 	RetryAfter time.Duration
 	// NewIDRequired says that this id stays denied: the next attempt needs another one.
 	NewIDRequired bool
+	// ExpiresAt is, of a reservation, the ledger's time at which what it holds comes back by itself;
+	// zero of a check.
+	ExpiresAt time.Time
 	// IDNotRecorded says that the id was not looked at: it may be sent again.
 	IDNotRecorded bool
 }
@@ -37,14 +40,20 @@ type State struct {
 	Kind    Kind
 	Subject string
 	Cost    uint64
-	Window  time.Duration
+	// Window is how long a taken unit stays taken, with a calendar the length of the present period;
+	// 0 where units do not come back after a time.
+	Window time.Duration
 	// Known says whether Quota, Remaining and Reset were read.
 	Known bool
 	Quota uint64
 	// Remaining is what is free; it may take later requests into account.
 	Remaining uint64
-	// Reset is the time until the next unit returns, in whole seconds rounded up; 0 if none is out.
+	// Reset is the time until the next unit returns, in whole seconds rounded up; 0 if none is out, or
+	// none comes back by itself.
 	Reset time.Duration
+	// ResetsAt is when the present period of a limit with a calendar ends, on the clocks of its time
+	// zone; zero of other limits.
+	ResetsAt time.Time
 }
 
 // Tightest returns the index in Limits of the limit that denied or, on an admission, of the one
@@ -87,14 +96,15 @@ const ahead = uint64(time.Microsecond)
 
 // need returns how many units have to come back before the charge can pass.
 func need(amount uint64, b accounts.Balance) uint64 {
-	wanted := max(1, amount) + b.Used // a look wants one unit to be there
+	wanted := max(1, amount) + b.Used + b.Margin // a look wants one unit to be there
 	return wanted - min(wanted, b.Quota)
 }
 
-// hopeless reports whether a charge can never pass: its cost is above the whole quota. With a quota
-// of 0 nothing passes, and the subject is told that it is denied.
-func hopeless(amount uint64, b accounts.Balance) bool {
-	return b.Quota > 0 && amount > b.Quota
+// hopeless reports whether a charge can never pass: its cost is above all that may be taken of the
+// quota. With a quota of 0 nothing passes, and the subject is told that it is denied; so it is on a
+// prepaid balance, which grants raise.
+func hopeless(c accounts.Charge, b accounts.Balance) bool {
+	return !c.Limit.Posted && b.Quota > 0 && c.Amount > b.Quota-min(b.Margin, b.Quota)
 }
 
 // state describes an account for the caller, as of the ledger's time at.
@@ -103,8 +113,16 @@ func state(c charge, f figures, at uint64) State {
 		Limit: c.limit.Name, Kind: c.limit.Kind, Subject: c.Subject, Cost: c.Amount,
 		Window: c.limit.Window, Known: f.known,
 	}
+	calendar := c.Charge.Limit.Calendar
+	if calendar != nil {
+		period := calendar.Period(at)
+		s.Window = time.Duration(period.End - period.Start)
+		s.ResetsAt = instant(period.End).In(calendar.Zone())
+	}
 	if f.known {
 		s.Quota, s.Remaining = f.Quota, f.Remaining
+	}
+	if f.known && !c.Charge.Limit.Posted {
 		s.Reset = roundUp(f.next, at, time.Second)
 	}
 	return s
@@ -117,6 +135,9 @@ func allow(charges []charge, read []figures, result accounts.Result, now uint64)
 		Allowed: true, Transfer: result.Transfer, Denied: -1,
 		Replayed: result.Outcome == accounts.Replayed,
 		At:       instant(result.Timestamp), Limits: make([]State, len(charges)),
+	}
+	if result.ExpiresAt > 0 {
+		d.ExpiresAt = instant(result.ExpiresAt)
 	}
 	for i, c := range charges {
 		d.Limits[i] = state(c, read[i], now)
@@ -140,6 +161,7 @@ func deny(charges []charge, read []figures, result accounts.Result, now uint64, 
 		d.Limits[i] = state(c, read[i], now)
 		if need(c.Amount, read[i].Balance) > 0 {
 			d.Limits[i] = state(c, read[i], asOf)
+			never = never || c.Charge.Limit.Posted // what is prepaid does not come back
 		}
 		never = never || read[i].Quota == 0
 		if read[i].wait > 0 {

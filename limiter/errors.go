@@ -26,6 +26,8 @@ const (
 	CodeIDExpired Code = "id-expired"
 	// CodeReservationClosed: the id was admitted, and what it took was given back or settled.
 	CodeReservationClosed Code = "reservation-closed"
+	// CodeReservationUnknown: the receipt is nobody's, or the reservation is forgotten by now.
+	CodeReservationUnknown Code = "reservation-unknown"
 	// CodeQuotaInUse: less is free than was to be revoked.
 	CodeQuotaInUse Code = "quota-in-use"
 	// CodeQuotaTooLarge: the quota would pass accounts.MaxQuota, or the money accounts.MaxMoney.
@@ -87,6 +89,11 @@ func failure(err error) *Error {
 	switch {
 	case errors.Is(err, ledgers.ErrBusy), errors.Is(err, accounts.ErrContended):
 		return &Error{Code: CodeBusy, Detail: "too many calls wait for the ledger", cause: err}
+	case errors.Is(err, accounts.ErrFarBehind):
+		return &Error{
+			Code: CodeReservationUnknown, cause: err,
+			Detail: "the reservation was renewed too often since: the newest receipt is wanted",
+		}
 	case errors.Is(err, accounts.ErrStatus):
 		return &Error{Code: CodeInternal, Detail: "the ledger gave an unexpected answer", cause: err}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -21,7 +21,8 @@ const (
 )
 
 // unanswered answers a request whose ledger call failed: the one place where a limit's policy
-// decides. It lets the request pass, degraded, if every limit in it is open; the attempt is then
+// decides. A reservation is never let through: without the ledger there is no receipt to settle it
+// by. It lets any other request pass, degraded, if every limit in it is open; the attempt is then
 // spooled, to be booked when the ledger is back. An attempt of nil is a look, with nothing to book.
 // Faults that are not the ledger's silence are errors whatever the policy.
 func (l *Limiter) unanswered(id string, charges []charge, attempt *accounts.Attempt, cause error,
@@ -31,7 +32,7 @@ func (l *Limiter) unanswered(id string, charges []charge, attempt *accounts.Atte
 	if !silent {
 		return Decision{}, e
 	}
-	closed := slices.ContainsFunc(charges, func(c charge) bool {
+	closed := attempt != nil && attempt.Holds() || slices.ContainsFunc(charges, func(c charge) bool {
 		return c.limit.OnFailure == Closed
 	})
 	if attempt != nil {

@@ -302,6 +302,16 @@ func NewRules(rules Rules) (*Limits, error) {
 // All returns the limits in the order they were given. The slice is the caller's.
 func (s *Limits) All() []Limit { return append([]Limit(nil), s.list...) }
 
+// on returns what the books know of the limit on a ledger.
+func (s *Limits) on(ledger uint32) (accounts.Limit, bool) {
+	for _, book := range s.books {
+		if book.Ledger == ledger {
+			return book, true
+		}
+	}
+	return accounts.Limit{}, false
+}
+
 // find returns a limit and what the books know of it.
 func (s *Limits) find(name string) (*Limit, accounts.Limit, error) {
 	i, ok := s.byName[name]

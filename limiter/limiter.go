@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,6 +102,14 @@ func (l *Limiter) SetLimits(limits *Limits) {
 
 // Check decides a request and charges it if it passes. See [Limiter].
 func (l *Limiter) Check(ctx context.Context, r Request) (Decision, error) {
+	if r.Hold != 0 {
+		return Decision{}, badRequest("a check holds nothing; a reservation does")
+	}
+	return l.decide(ctx, r)
+}
+
+// decide is Check or Reserve.
+func (l *Limiter) decide(ctx context.Context, r Request) (Decision, error) {
 	charges, err := l.resolve(r)
 	if err != nil {
 		l.metrics.failed(err)
@@ -108,7 +117,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Decision, error) {
 	}
 	ctx, cancel := detached(ctx, deadline(charges))
 	defer cancel()
-	decision, err := l.check(ctx, r.ID, charges)
+	decision, err := l.check(ctx, r, charges)
 	if err != nil {
 		l.metrics.failed(err)
 		return Decision{}, err
@@ -131,7 +140,8 @@ func detached(ctx context.Context, deadline time.Duration) (context.Context, con
 	return context.WithTimeout(context.WithoutCancel(ctx), deadline)
 }
 
-func (l *Limiter) check(ctx context.Context, id string, charges []charge) (Decision, error) {
+func (l *Limiter) check(ctx context.Context, r Request, charges []charge) (Decision, error) {
+	id := r.ID
 	looks := 0
 	for _, c := range charges {
 		if c.Amount == 0 {
@@ -141,7 +151,7 @@ func (l *Limiter) check(ctx context.Context, id string, charges []charge) (Decis
 	if looks == len(charges) {
 		return l.look(ctx, charges)
 	}
-	attempt, err := l.book.NewAttempt(id, booked(charges))
+	attempt, err := l.attempt(r, charges)
 	if err != nil {
 		return Decision{}, failure(err)
 	}
@@ -174,6 +184,14 @@ func (l *Limiter) check(ctx context.Context, id string, charges []charge) (Decis
 	}
 }
 
+// attempt prepares a check or a reservation.
+func (l *Limiter) attempt(r Request, charges []charge) (accounts.Attempt, error) {
+	if r.Hold == 0 {
+		return l.book.NewAttempt(r.ID, booked(charges))
+	}
+	return l.book.NewHold(r.ID, booked(charges), uint32(r.Hold/time.Second))
+}
+
 // booked returns the charges as the books know them.
 func booked(charges []charge) []accounts.Charge {
 	list := make([]accounts.Charge, len(charges))
@@ -190,10 +208,11 @@ func spent(outcome accounts.Outcome, id string) *Error {
 	case accounts.Conflict:
 		e.Code, e.Detail = CodeIDConflict, fmt.Sprintf("id %q was used for another request", id)
 	case accounts.Expired:
-		e.Code, e.Detail = CodeIDExpired, fmt.Sprintf("id %q was admitted and its window is over", id)
+		e.Code = CodeIDExpired
+		e.Detail = fmt.Sprintf("id %q was admitted and what it took has come back since", id)
 	case accounts.Ended:
 		e.Code = CodeReservationClosed
-		e.Detail = fmt.Sprintf("id %q was admitted and what it took was given back", id)
+		e.Detail = fmt.Sprintf("id %q was admitted and what it took was given back or settled", id)
 	default:
 		panic(fmt.Sprintf("limiter: outcome %d of a charge", outcome))
 	}
@@ -209,7 +228,7 @@ func (l *Limiter) look(ctx context.Context, charges []charge) (Decision, error) 
 	}
 	result.Timestamp = l.book.Now()
 	for i := range charges {
-		if read[i].Remaining == 0 {
+		if need(charges[i].Amount, read[i].Balance) > 0 {
 			result.Refused = i
 			break
 		}
@@ -256,8 +275,12 @@ func (l *Limiter) refused(ctx context.Context, id string, charges []charge, resu
 	}
 	for i, c := range charges {
 		if need(c.Amount, read[i].Balance) > 0 {
-			l.memory.denied(c.Account(), readings[i], max(1, c.Amount), result.Timestamp,
-				read[i].next, read[i].Balance)
+			next := read[i].next
+			if c.Charge.Limit.Posted && next == 0 { // no time-out gives anything back
+				next = math.MaxUint64
+			}
+			l.memory.denied(c.Account(), readings[i], max(1, c.Amount), result.Timestamp, next,
+				read[i].Balance)
 		}
 	}
 	d := deny(charges, read, result, l.book.Now(), l.options.Lag)
@@ -268,13 +291,13 @@ func (l *Limiter) refused(ctx context.Context, id string, charges []charge, resu
 // exceedsQuota returns the error of the first charge that can never pass, nil if all can.
 func exceedsQuota(charges []charge, read []figures, burnt bool) *Error {
 	for i, c := range charges {
-		if !hopeless(c.Amount, read[i].Balance) {
+		if !hopeless(c.Charge, read[i].Balance) {
 			continue
 		}
 		return &Error{
 			Code: CodeCostExceedsQuota, Limit: c.limit.Name, NewIDRequired: burnt,
 			Detail: fmt.Sprintf("cost %d is above the quota of %d on limit %q and can never pass",
-				c.Amount, read[i].Quota, c.limit.Name),
+				c.Amount, read[i].Quota-min(read[i].Margin, read[i].Quota), c.limit.Name),
 		}
 	}
 	return nil
@@ -305,14 +328,14 @@ func (l *Limiter) read(ctx context.Context, charges []charge, waits bool) ([]fig
 func (l *Limiter) figure(ctx context.Context, c accounts.Charge, b accounts.Balance, wait bool,
 ) (figures, error) {
 	f := figures{Balance: b, known: true}
-	next, err := l.book.Next(ctx, c, b.Used)
+	next, err := l.book.Next(ctx, c, b.Out)
 	if err != nil {
 		return figures{}, err
 	}
 	f.next = next
 	missing := need(c.Amount, b)
-	if wait && missing > 0 && b.Quota > 0 && !hopeless(c.Amount, b) {
-		f.wait, err = l.book.Wait(ctx, c, b.Used, missing)
+	if wait && missing > 0 && b.Quota > 0 && !c.Limit.Posted && !hopeless(c, b) {
+		f.wait, err = l.book.Wait(ctx, c, b.Out, missing)
 		if err != nil {
 			return figures{}, err
 		}

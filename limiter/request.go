@@ -56,7 +56,7 @@ type charge struct {
 // resolve checks a request and finds its limits: one charge for each account, in the order sent.
 func (l *Limiter) resolve(r Request) ([]charge, error) {
 	if len(r.Members) == 0 || len(r.Members) > MaxMembers {
-		return nil, badRequest("a check names 1 to %d limits, not %d", MaxMembers, len(r.Members))
+		return nil, badRequest("a request names 1 to %d limits, not %d", MaxMembers, len(r.Members))
 	}
 	err := checkID(r.ID, false)
 	if err != nil {

@@ -19,9 +19,11 @@ func (s *Server) balance(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	asset, _ := s.limiter.Limits().AssetOf(b.Limit)
 	return send(c, http.StatusOK, plainJSON, &wire.Balance{
-		Limit: b.Limit, Subject: b.Subject, Quota: wire.Amount(b.Quota), Used: wire.Amount(b.Used),
-		Remaining: wire.Amount(b.Remaining), Overage: wire.Amount(b.Overage),
+		Limit: b.Limit, Subject: b.Subject,
+		Quota: amountOf(asset, b.Quota), Used: amountOf(asset, b.Used),
+		Remaining: amountOf(asset, b.Remaining), Overage: amountOf(asset, b.Overage),
 		WindowSeconds: int64(b.Window / time.Second), ResetSeconds: int64(b.Reset / time.Second),
 	})
 }

@@ -59,7 +59,7 @@ func (s *Server) batch(c echo.Context) error {
 func (s *Server) one(ctx context.Context, check []byte, instance string) (result wire.Result) {
 	fail := func(err error) wire.Result {
 		s.report(err)
-		return wire.Result{Problem: new(problemOf(err, instance))}
+		return wire.Result{Problem: new(s.problemOf(err, instance))}
 	}
 	defer func() {
 		thrown := recover()
@@ -72,7 +72,7 @@ func (s *Server) one(ctx context.Context, check []byte, instance string) (result
 	if err != nil {
 		return fail(err)
 	}
-	request, err := requestOf(&body)
+	request, err := s.requestOf(&body)
 	if err != nil {
 		return fail(err)
 	}

@@ -61,8 +61,8 @@ func BenchmarkEcho(b *testing.B) {
 	e := echo.New()
 	answer := wire.Decision{
 		Allowed: true, Transfer: "0190f3c8a5b17c2e9d4f6a8b0c2d4e6f", At: wire.Time{Time: time.Now()},
-		Limits: []wire.State{{Limit: "api-requests", Subject: "subject-00000", Cost: 1,
-			Quota: new(wire.Amount(1_000_000)), Remaining: new(wire.Amount(999_999)),
+		Limits: []wire.State{{Limit: "api-requests", Subject: "subject-00000", Cost: wire.Count(1),
+			Quota: new(wire.Count(1_000_000)), Remaining: new(wire.Count(999_999)),
 			WindowSeconds: 60, ResetSeconds: new(int64(60))}},
 	}
 	e.POST("/v1/check", func(c echo.Context) error {

@@ -26,7 +26,7 @@ func (s *Server) check(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	request, err := requestOf(&body)
+	request, err := s.requestOf(&body)
 	if err != nil {
 		return err
 	}
@@ -62,15 +62,17 @@ func sendAllowed(c echo.Context, d *limiter.Decision) error {
 }
 
 // requestOf reads the two forms of a check.
-func requestOf(body *wire.CheckRequest) (limiter.Request, error) {
+func (s *Server) requestOf(body *wire.CheckRequest) (limiter.Request, error) {
 	request := limiter.Request{ID: body.ID}
 	if body.Limits == nil {
 		if body.Limit == "" {
 			return limiter.Request{}, badRequest("limit is missing")
 		}
-		request.Members = []limiter.Member{
-			{Limit: body.Limit, Subject: body.Subject, Cost: costOf(body.Cost)},
+		cost, err := s.costOf(body.Limit, body.Cost)
+		if err != nil {
+			return limiter.Request{}, err
 		}
+		request.Members = []limiter.Member{{Limit: body.Limit, Subject: body.Subject, Cost: cost}}
 		return request, nil
 	}
 	if body.Limit != "" || body.Cost != nil {
@@ -88,16 +90,49 @@ func requestOf(body *wire.CheckRequest) (limiter.Request, error) {
 		if m.Subject == "" {
 			m.Subject = body.Subject
 		}
-		request.Members[i] = limiter.Member{Limit: m.Limit, Subject: m.Subject, Cost: costOf(m.Cost)}
+		cost, err := s.costOf(m.Limit, m.Cost)
+		if err != nil {
+			return limiter.Request{}, err
+		}
+		request.Members[i] = limiter.Member{Limit: m.Limit, Subject: m.Subject, Cost: cost}
 	}
 	return request, nil
 }
 
-func costOf(cost *wire.Amount) uint64 {
+// costOf reads a cost on a limit, the kind's own where there is none.
+func (s *Server) costOf(limit string, cost *wire.Amount) (uint64, error) {
 	if cost == nil {
-		return limiter.DefaultCost
+		return limiter.DefaultCost, nil
 	}
-	return uint64(*cost)
+	return s.unitsOf("cost", limit, *cost)
+}
+
+// unitsOf reads an amount on a limit as its smallest units.
+func (s *Server) unitsOf(key, limit string, amount wire.Amount) (uint64, error) {
+	asset, known := s.limiter.Limits().AssetOf(limit)
+	switch {
+	case !known: // which is said later
+		return amount.Units, nil
+	case asset == nil && amount.Scale > 0:
+		return 0, badRequest("%s: want a whole number from 0 to %d on limit %q", key,
+			uint64(wire.MaxAmount), limit)
+	case asset == nil:
+		return amount.Units, nil
+	}
+	units, ok := amount.In(asset.Scale)
+	if !ok || !amount.Money {
+		return 0, badRequest("%s: limit %q counts %s: want a string of decimal digits, "+
+			"at most %d of them behind the point", key, limit, asset.Code, asset.Scale)
+	}
+	return units, nil
+}
+
+// amountOf writes units as what a limit counts.
+func amountOf(asset *limiter.Asset, units uint64) wire.Amount {
+	if asset == nil {
+		return wire.Count(units)
+	}
+	return wire.Money(units, asset.Scale)
 }
 
 // decisionOf writes a decision in the words of the wire.
@@ -113,12 +148,13 @@ func decisionOf(d *limiter.Decision) wire.Decision {
 	for i := range d.Limits {
 		state := &d.Limits[i]
 		answer.Limits[i] = wire.State{
-			Limit: state.Limit, Subject: state.Subject, Cost: wire.Amount(state.Cost),
+			Limit: state.Limit, Subject: state.Subject, Cost: amountOf(state.Asset, state.Cost),
 			WindowSeconds: int64(state.Window / time.Second),
 		}
 		if state.Known {
 			read := &figures{
-				wire.Amount(state.Quota), wire.Amount(state.Remaining), int64(state.Reset / time.Second),
+				amountOf(state.Asset, state.Quota), amountOf(state.Asset, state.Remaining),
+				int64(state.Reset / time.Second),
 			}
 			answer.Limits[i].Quota = &read.quota
 			answer.Limits[i].Remaining = &read.remaining

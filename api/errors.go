@@ -49,7 +49,7 @@ func explain(err error) *limiter.Error {
 }
 
 // problemOf describes an error to the caller whose call was at instance.
-func problemOf(err error, instance string) wire.Problem {
+func (s *Server) problemOf(err error, instance string) wire.Problem {
 	e := explain(err)
 	meaning, known := wire.MeaningOf(wire.Code(e.Code))
 	if !known {
@@ -60,7 +60,8 @@ func problemOf(err error, instance string) wire.Problem {
 		Instance: instance, Limit: e.Limit, NewIDRequired: e.NewIDRequired,
 	}
 	if meaning.Code == wire.CodeQuotaInUse {
-		p.Free = new(wire.Amount(e.Free))
+		asset, _ := s.limiter.Limits().AssetOf(e.Limit)
+		p.Free = new(amountOf(asset, e.Free))
 	}
 	return p
 }
@@ -70,7 +71,7 @@ func (s *Server) writeProblem(c echo.Context, err error) {
 	if c.Response().Committed { // a panic within an answer: what is out cannot be called back
 		return
 	}
-	p := problemOf(err, c.Request().URL.EscapedPath())
+	p := s.problemOf(err, c.Request().URL.EscapedPath())
 	if p.Code == wire.CodeNotReady {
 		p.Ledger = s.ledgerState()
 	}

@@ -33,16 +33,19 @@ func (s *Server) change(c echo.Context,
 	case body.Amount == nil:
 		return badRequest("amount is missing")
 	}
-	change := limiter.Change{
-		Limit: body.Limit, Subject: body.Subject, Amount: uint64(*body.Amount), ID: id,
+	units, err := s.unitsOf("amount", body.Limit, *body.Amount)
+	if err != nil {
+		return err
 	}
+	change := limiter.Change{Limit: body.Limit, Subject: body.Subject, Amount: units, ID: id}
 	made, err := apply(c.Request().Context(), change)
 	if err != nil {
 		return err
 	}
+	asset, _ := s.limiter.Limits().AssetOf(change.Limit)
 	return send(c, http.StatusOK, plainJSON, &wire.Change{
 		Transfer: receipt(made.Transfer), Replayed: made.Replayed, At: wire.Time{Time: made.At},
-		Limit: change.Limit, Subject: change.Subject, Amount: wire.Amount(change.Amount),
-		Quota: wire.Amount(made.Quota), Remaining: wire.Amount(made.Remaining),
+		Limit: change.Limit, Subject: change.Subject, Amount: amountOf(asset, change.Amount),
+		Quota: amountOf(asset, made.Quota), Remaining: amountOf(asset, made.Remaining),
 	})
 }

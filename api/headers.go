@@ -31,7 +31,8 @@ func describe(header http.Header, d *limiter.Decision) {
 		return
 	}
 	state := &d.Limits[at]
-	b := make([]byte, 0, 192)                               // two names of at most 64 bytes, and numbers
+	// Two names of at most 64 bytes, and numbers.
+	b := make([]byte, 0, 192)
 	b = append(append(append(b, '"'), state.Limit...), '"') // a limit's name needs no escapes
 	name := b
 	b = strconv.AppendUint(append(b, ";q="...), state.Quota, 10)

@@ -39,17 +39,18 @@ func (s *Server) journal(c echo.Context) error {
 		return err
 	}
 	answer := wire.Journal{Limit: q.Limit, Subject: q.Subject, Cursor: writeCursor(page.Next)}
+	asset, _ := s.limiter.Limits().AssetOf(q.Limit)
 	answer.Entries = make([]wire.Entry, len(page.Entries))
 	for i := range page.Entries {
-		answer.Entries[i] = entryOf(&page.Entries[i])
+		answer.Entries[i] = entryOf(&page.Entries[i], asset)
 	}
 	return send(c, http.StatusOK, plainJSON, &answer)
 }
 
-func entryOf(e *accounts.Entry) wire.Entry {
+func entryOf(e *accounts.Entry, asset *limiter.Asset) wire.Entry {
 	entry := wire.Entry{
 		At: instant(e.Timestamp), Transfer: receipt(e.Transfer), Kind: e.Kind, Side: wire.Debit,
-		Amount: wire.Amount(e.Amount), Pending: e.Pending, Ends: receipt(e.Ends),
+		Amount: amountOf(asset, e.Amount), Pending: e.Pending, Ends: receipt(e.Ends),
 	}
 	if e.Credit {
 		entry.Side = wire.Credit

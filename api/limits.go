@@ -18,8 +18,9 @@ func (s *Server) limits(c echo.Context) error {
 	all := s.limiter.Limits().All()
 	answer := wire.Limits{Limits: make([]wire.Limit, len(all))}
 	for i, l := range all {
+		asset, _ := s.limiter.Limits().AssetOf(l.Name)
 		answer.Limits[i] = wire.Limit{
-			Name: l.Name, Kind: string(l.Kind), Quota: wire.Amount(l.Quota),
+			Name: l.Name, Kind: string(l.Kind), Quota: amountOf(asset, l.Quota),
 			WindowSeconds: int64(l.Window / time.Second),
 		}
 	}

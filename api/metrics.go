@@ -91,7 +91,7 @@ func (s *Server) report(err error) {
 		return
 	}
 	e := explain(err)
-	status := problemOf(e, "").Status
+	status := s.problemOf(e, "").Status
 	switch {
 	case status < http.StatusInternalServerError:
 		return

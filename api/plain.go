@@ -103,15 +103,15 @@ func (c *cursor) amount(into **wire.Amount) bool {
 	if c.end() {
 		return false
 	}
-	first, n := c.at, wire.Amount(0)
+	first, n := c.at, uint64(0)
 	for ; c.at < len(c.data) && '0' <= c.data[c.at] && c.data[c.at] <= '9'; c.at++ {
-		n = n*10 + wire.Amount(c.data[c.at]-'0')
+		n = n*10 + uint64(c.data[c.at]-'0')
 	}
 	digits := c.at - first
 	if digits == 0 || digits > maxPlainDigits || c.data[first] == '0' && digits > 1 {
 		return false
 	}
-	*into = &n
+	*into = &wire.Amount{Units: n}
 	return true
 }
 
@@ -129,7 +129,7 @@ func plainText(s string) bool {
 }
 
 // appendAllowed writes what decisionOf and encoding/json make of an admission. It reports false,
-// and what it wrote is of no use, where a subject does not stand for itself.
+// and what it wrote is of no use, where a subject does not stand for itself, or money is counted.
 func appendAllowed(b []byte, d *limiter.Decision) ([]byte, bool) {
 	b = append(b, `{"allowed":true`...)
 	if !d.Transfer.IsZero() {
@@ -141,7 +141,7 @@ func appendAllowed(b []byte, d *limiter.Decision) ([]byte, bool) {
 	b = append(b, `,"limits":[`...)
 	for i := range d.Limits {
 		state := &d.Limits[i]
-		if !plainText(state.Subject) {
+		if !plainText(state.Subject) || state.Asset != nil {
 			return b, false
 		}
 		if i > 0 {

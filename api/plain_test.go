@@ -14,7 +14,7 @@ import (
 
 func TestPlainCheck(t *testing.T) {
 	t.Run("OK", func(t *testing.T) {
-		cost := func(n wire.Amount) *wire.Amount { return &n }
+		cost := func(n uint64) *wire.Amount { return new(wire.Count(n)) }
 		for text, want := range map[string]wire.CheckRequest{
 			`{"limit":"a","subject":"b/c d"}`:          {Limit: "a", Subject: "b/c d"},
 			`{"id":"1","cost":0}`:                      {ID: "1", Cost: cost(0)},

@@ -36,8 +36,10 @@ type Decision struct {
 
 // State is what a subject has on one limit after a decision.
 type State struct {
-	Limit   string
-	Kind    Kind
+	Limit string
+	Kind  Kind
+	// Asset is what the limit counts, nil where its units are not money.
+	Asset   *Asset
 	Subject string
 	Cost    uint64
 	// Window is how long a taken unit stays taken, with a calendar the length of the present period;
@@ -110,7 +112,8 @@ func hopeless(c accounts.Charge, b accounts.Balance) bool {
 // state describes an account for the caller, as of the ledger's time at.
 func state(c charge, f figures, at uint64) State {
 	s := State{
-		Limit: c.limit.Name, Kind: c.limit.Kind, Subject: c.Subject, Cost: c.Amount,
+		Limit: c.limit.Name, Kind: c.limit.Kind, Asset: c.limit.asset, Subject: c.Subject,
+		Cost:   c.Amount,
 		Window: c.limit.Window, Known: f.known,
 	}
 	calendar := c.Charge.Limit.Calendar

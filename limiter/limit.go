@@ -106,6 +106,8 @@ type Limit struct {
 	// Deadline is how long a request waits for the ledger, up to a minute; 0 means 250 ms. Of several
 	// limits in one request, the shortest counts.
 	Deadline time.Duration
+
+	asset *Asset // the one that Asset names
 }
 
 // LimitError says which key of which limit cannot be, and why. It wraps [ErrLimit].
@@ -259,7 +261,7 @@ func NewRules(rules Rules) (*Limits, error) {
 	}
 	for i, l := range limits {
 		key, reason := l.check()
-		_, defined := set.assets[l.Asset]
+		asset, defined := set.assets[l.Asset]
 		if key == "" && l.Asset != "" && !defined {
 			key, reason = "asset", fmt.Sprintf("there is no asset %q", l.Asset)
 		}
@@ -280,6 +282,9 @@ func NewRules(rules Rules) (*Limits, error) {
 		}
 		if l.Deadline == 0 {
 			l.Deadline = defaultDeadline
+		}
+		if defined {
+			l.asset = &asset
 		}
 		if l.Ledger == 0 {
 			l.Ledger = accounts.LedgerNumber(l.Name)

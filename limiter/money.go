@@ -75,6 +75,16 @@ func (s *Limits) moneyBooks() []accounts.Asset {
 	return books
 }
 
+// AssetOf returns the asset that a limit counts, nil where its units are not money, and whether
+// there is such a limit.
+func (s *Limits) AssetOf(limit string) (*Asset, bool) {
+	i, ok := s.byName[limit]
+	if !ok {
+		return nil, false
+	}
+	return s.list[i].asset, true
+}
+
 // Assets returns the assets in the order they were given. The slice is the caller's.
 func (s *Limits) Assets() []Asset { return append([]Asset(nil), s.money...) }
 

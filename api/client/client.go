@@ -230,7 +230,7 @@ func problem(response *http.Response, data []byte) *Error {
 	}
 	e.Code, e.Detail, e.Limit, e.NewIDRequired = p.Code, p.Detail, p.Limit, p.NewIDRequired
 	if p.Free != nil {
-		e.Free = uint64(*p.Free)
+		e.Free = *p.Free
 	}
 	e.denial = p.Decision
 	return e

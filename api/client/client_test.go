@@ -75,26 +75,27 @@ func TestCheck(t *testing.T) {
 	t.Run("OK", func(t *testing.T) {
 		c := connect(t, start(t, fixed)+"/")
 		d, err := c.Check(t.Context(), wire.CheckRequest{
-			Limit: "api-requests", Subject: "u/é+ %2F", Cost: new(wire.Amount(2)), ID: "one",
+			Limit: "api-requests", Subject: "u/é+ %2F", Cost: new(wire.Count(2)), ID: "one",
 		})
-		if err != nil || !d.Allowed || *d.Limits[0].Remaining != 1 || d.Limits[0].Subject != "u/é+ %2F" {
+		if err != nil || !d.Allowed || *d.Limits[0].Remaining != wire.Count(1) ||
+			d.Limits[0].Subject != "u/é+ %2F" {
 			t.Fatalf("got %+v and error %v, want it allowed with 1 left", d, err)
 		}
 		again, err := c.Check(t.Context(), wire.CheckRequest{
-			Limits: []wire.Member{{Limit: "api-requests", Cost: new(wire.Amount(2))}},
+			Limits: []wire.Member{{Limit: "api-requests", Cost: new(wire.Count(2))}},
 			ID:     "one", Subject: "u/é+ %2F",
 		})
 		if err != nil || !again.Replayed || again.Transfer != d.Transfer || !again.At.Equal(d.At.Time) {
 			t.Errorf("got %+v and error %v, want %+v replayed", again, err, d)
 		}
 		b, err := c.Balance(t.Context(), "api-requests", "u/é+ %2F")
-		if err != nil || b.Used != 2 || b.Quota != 3 || b.Subject != "u/é+ %2F" {
+		if err != nil || b.Used != wire.Count(2) || b.Quota != wire.Count(3) || b.Subject != "u/é+ %2F" {
 			t.Errorf("got balance %+v and error %v, want 2 of 3 used", b, err)
 		}
 	})
 	t.Run("Denied", func(t *testing.T) { // a value, not an error
 		c := connect(t, start(t, fixed))
-		check := wire.CheckRequest{Limit: "api-requests", Subject: "u", Cost: new(wire.Amount(3))}
+		check := wire.CheckRequest{Limit: "api-requests", Subject: "u", Cost: new(wire.Count(3))}
 		_, err := c.Check(t.Context(), check)
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +103,7 @@ func TestCheck(t *testing.T) {
 		check.ID = "two"
 		d, err := c.Check(t.Context(), check)
 		if err != nil || d.Allowed || !d.NewIDRequired || d.RetryAfterMS < 59_000 ||
-			*d.Limits[0].Remaining != 0 {
+			*d.Limits[0].Remaining != wire.Count(0) {
 			t.Errorf("got %+v and error %v, want it denied with a new id required", d, err)
 		}
 	})
@@ -144,23 +145,24 @@ func TestCheck(t *testing.T) {
 func TestChanges(t *testing.T) {
 	c := connect(t, start(t, fixed))
 	change := wire.ChangeRequest{
-		Limit: "api-requests", Subject: "u", Amount: new(wire.Amount(5)), ID: "g",
+		Limit: "api-requests", Subject: "u", Amount: new(wire.Count(5)), ID: "g",
 	}
 	for _, replayed := range []bool{false, true} {
 		made, err := c.Grant(t.Context(), change)
-		if err != nil || made.Replayed != replayed || made.Quota != 8 || made.Remaining != 8 {
+		if err != nil || made.Replayed != replayed || made.Quota != wire.Count(8) ||
+			made.Remaining != wire.Count(8) {
 			t.Errorf("got %+v and error %v, want a quota of 8", made, err)
 		}
 	}
-	change.ID, change.Amount = "r", new(wire.Amount(9))
+	change.ID, change.Amount = "r", new(wire.Count(9))
 	_, err := c.Revoke(t.Context(), change)
 	var e *client.Error
-	if !errors.As(err, &e) || e.Code != wire.CodeQuotaInUse || e.Free != 8 {
+	if !errors.As(err, &e) || e.Code != wire.CodeQuotaInUse || e.Free != wire.Count(8) {
 		t.Errorf("got error %+v, want quota-in-use with 8 free", err)
 	}
-	change.ID, change.Amount = "r2", new(wire.Amount(2))
+	change.ID, change.Amount = "r2", new(wire.Count(2))
 	made, err := c.Revoke(t.Context(), change)
-	if err != nil || made.Quota != 6 {
+	if err != nil || made.Quota != wire.Count(6) {
 		t.Errorf("got %+v and error %v, want a quota of 6", made, err)
 	}
 	change.Subject = "\xff"
@@ -182,7 +184,8 @@ func TestChanges(t *testing.T) {
 		t.Errorf("got error %v, want bad-request", err)
 	}
 	limits, err := c.Limits(t.Context())
-	if err != nil || len(limits) != 1 || limits[0].Name != "api-requests" || limits[0].Quota != 3 {
+	if err != nil || len(limits) != 1 || limits[0].Name != "api-requests" ||
+		limits[0].Quota != wire.Count(3) {
 		t.Errorf("got %+v and error %v, want the one limit", limits, err)
 	}
 }

@@ -32,7 +32,7 @@ type Error struct {
 	// NewIDRequired says that the id of this call will be answered so for ever.
 	NewIDRequired bool
 	// Free is, for wire.CodeQuotaInUse, how much could be revoked.
-	Free uint64
+	Free wire.Amount
 
 	denial *wire.Decision
 }

@@ -17,17 +17,21 @@ import (
 func TestAmount(t *testing.T) {
 	t.Run("OK", func(t *testing.T) {
 		for text, want := range map[string]wire.Amount{
-			`0`: 0, `"0"`: 0, `1`: 1, `"10"`: 10, `4294967296`: 4294967296, `"\u0031"`: 1,
-			`999999999999999`: 999_999_999_999_999, `"999999999999999"`: 999_999_999_999_999,
+			`0`: wire.Count(0), `"0"`: wire.Money(0, 0), `1`: wire.Count(1), `"10"`: wire.Money(10, 0),
+			`4294967296`: wire.Count(4294967296), `"\u0031"`: wire.Money(1, 0),
+			`999999999999999`:   wire.Count(999_999_999_999_999),
+			`"999999999999999"`: wire.Money(999_999_999_999_999, 0),
+			`"9.99"`:            wire.Money(999, 2), `"0.004"`: wire.Money(4, 3), `"0.0"`: wire.Money(0, 1),
+			`"1.000000000000"`: wire.Money(1_000_000_000_000, 12),
 		} {
 			var got wire.Amount
 			err := json.Unmarshal([]byte(text), &got)
 			if err != nil || got != want {
-				t.Errorf("%s: got %d and error %v, want %d", text, got, err, want)
+				t.Errorf("%s: got %+v and error %v, want %+v", text, got, err, want)
 			}
 			data, err := json.Marshal(got)
-			if err != nil || json.Unmarshal(data, &got) != nil || data[0] == '"' || got != want {
-				t.Errorf("%s: written as %s, want an integer of the same value", text, data)
+			if err != nil || string(data) != strings.Replace(text, `\u0031`, "1", 1) {
+				t.Errorf("%s: written as %s, error %v", text, data, err)
 			}
 		}
 	})
@@ -35,14 +39,16 @@ func TestAmount(t *testing.T) {
 		for _, text := range []string{
 			`-1`, `-0`, `0.5`, `1.0`, `1e3`, `1E3`, `1000000000000000`, `9007199254740993`,
 			`18446744073709551616`, `18446744073709551617`, `null`, `true`, `false`, `[]`, `[1]`, `{}`,
-			`""`, `"-1"`, `"+1"`, `" 1"`, `"1 "`, `"01"`, `"00"`, `"1.0"`, `"1e3"`, `"0x1"`, `"1_000"`,
+			`""`, `"-1"`, `"+1"`, `" 1"`, `"1 "`, `"01"`, `"00"`, `"1."`, `"1e3"`, `"0x1"`, `"1_000"`,
+			`".5"`, `"."`, `"1.2.3"`, `"00.5"`, `"-0.5"`, `"1.5e3"`, `"0.0000000000000000001"`, `"1,5"`,
+			`"1000000000000.000"`,
 			`"１"`, `"NaN"`, `"1000000000000000"`, `"340282366920938463463374607431768211456"`,
 		} {
-			got := wire.Amount(7)
+			got := wire.Count(7)
 			err := json.Unmarshal([]byte(text), &got)
 			var mismatch *json.UnmarshalTypeError
-			if !errors.As(err, &mismatch) || got != 7 {
-				t.Errorf("%s: got %d and error %v, want a type error and nothing read", text, got, err)
+			if !errors.As(err, &mismatch) || got != wire.Count(7) {
+				t.Errorf("%s: got %+v and error %v, want a type error and nothing read", text, got, err)
 			}
 		}
 	})
@@ -82,11 +88,11 @@ func TestTime(t *testing.T) {
 func TestOmitted(t *testing.T) {
 	at := wire.Time{Time: time.Unix(0, 1).UTC()}
 	unknown := wire.Decision{Allowed: true, Degraded: true, At: at, Limits: []wire.State{
-		{Limit: "a", Subject: "u", Cost: 1, WindowSeconds: 60},
+		{Limit: "a", Subject: "u", Cost: wire.Count(1), WindowSeconds: 60},
 	}}
 	known := wire.Decision{At: at, NewIDRequired: true, IDRecorded: new(false), RetryAfterMS: 5,
-		Limits: []wire.State{{Limit: "a", Subject: "u", WindowSeconds: 60, Quota: new(wire.Amount(0)),
-			Remaining: new(wire.Amount(0)), ResetSeconds: new(int64(0))}}}
+		Limits: []wire.State{{Limit: "a", Subject: "u", WindowSeconds: 60, Quota: new(wire.Count(0)),
+			Remaining: new(wire.Count(0)), ResetSeconds: new(int64(0))}}}
 	for want, decision := range map[string]wire.Decision{
 		`{"allowed":true,"replayed":false,"degraded":true,"at":"1970-01-01T00:00:00.000000001Z",` +
 			`"limits":[{"limit":"a","subject":"u","cost":1,"window_seconds":60}]}`: unknown,

@@ -23,7 +23,7 @@ func newBalanceCommand() *cobra.Command {
 			}
 			return a.print(cmd.OutOrStdout(), b,
 				"LIMIT\tSUBJECT\tQUOTA\tUSED\tREMAINING\tOVERAGE\tWINDOW S\tRESET S",
-				fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d", b.Limit, b.Subject, b.Quota, b.Used,
+				fmt.Sprintf("%s\t%s\t%v\t%v\t%v\t%v\t%d\t%d", b.Limit, b.Subject, b.Quota, b.Used,
 					b.Remaining, b.Overage, b.WindowSeconds, b.ResetSeconds))
 		},
 	}

@@ -90,7 +90,7 @@ func (a *asker) check(cmd *cobra.Command, request wire.CheckRequest) error {
 	}
 	rows := make([]string, len(decision.Limits))
 	for i, s := range decision.Limits {
-		rows[i] = fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%s", s.Limit, s.Subject, s.Cost,
+		rows[i] = fmt.Sprintf("%s\t%s\t%v\t%s\t%s\t%s", s.Limit, s.Subject, s.Cost,
 			orDash(s.Quota), orDash(s.Remaining), orDash(s.ResetSeconds))
 	}
 	err = a.print(cmd.OutOrStdout(), decision,

@@ -68,7 +68,7 @@ func charged(t testing.TB, p *process, limit, subject string) int {
 		}
 		for _, e := range page.Entries {
 			if e.Kind == "charge" && e.Pending {
-				charges += int(e.Amount)
+				charges += int(e.Amount.Units)
 			}
 			if e.Ends != "" {
 				ended++
@@ -177,7 +177,7 @@ func (s *site) loseWhileChecked(t *testing.T) {
 		if got := charged(t, p, "ids", "alice"); got != 500 {
 			t.Errorf("got %d charged by the journal of node %d, want 500", got, i+1)
 		}
-		if b := p.mustBalance(t, "ids", "alice"); b.Used != 500 {
+		if b := p.mustBalance(t, "ids", "alice"); b.Used != wire.Count(500) {
 			t.Errorf("node %d: got %+v, want 500 used", i+1, b)
 		}
 	}

@@ -186,16 +186,16 @@ func wantArgs(n int) cobra.PositionalArgs {
 
 // parseAmount reads a number of units from the command line.
 func parseAmount(name, text string) (*wire.Amount, error) {
-	n, err := asWhole(text, wire.MaxAmount)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	amount, ok := wire.ParseAmount(text)
+	if !ok {
+		return nil, fmt.Errorf("%s: %s: want a whole number from 0 to %d, in digits only, "+
+			"or money as in 9.99", name, text, uint64(wire.MaxAmount))
 	}
-	amount := wire.Amount(n)
 	return &amount, nil
 }
 
 // orDash prints a number that may not have been read.
-func orDash[N ~uint64 | ~int64](n *N) string {
+func orDash[N wire.Amount | int64](n *N) string {
 	if n == nil {
 		return "-"
 	}

@@ -135,7 +135,7 @@ func wantSameAnswer(t testing.TB, p *process, a *attempt) {
 // wantWholeChains compares what each subject has used on both limits with the answers it got.
 func wantWholeChains(t testing.TB, p *process, round int, attempts []*attempt) {
 	t.Helper()
-	allowed := make(map[string]wire.Amount)
+	allowed := make(map[string]uint64)
 	for _, a := range attempts {
 		if a.decision.Allowed {
 			allowed[a.subject]++
@@ -145,8 +145,8 @@ func wantWholeChains(t testing.TB, p *process, round int, attempts []*attempt) {
 		subject := crashSubject(round, n)
 		for limit := range strings.SplitSeq("ab", "") {
 			b := p.mustBalance(t, limit, subject)
-			if b.Used != allowed[subject] {
-				t.Errorf("limit %s, subject %s: got %d units used, want %d, one for each allowed",
+			if b.Used != wire.Count(allowed[subject]) {
+				t.Errorf("limit %s, subject %s: got %v units used, want %d, one for each allowed",
 					limit, subject, b.Used, allowed[subject])
 			}
 		}

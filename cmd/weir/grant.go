@@ -56,7 +56,7 @@ func newChangeCommand(name string,
 			}
 			return a.print(cmd.OutOrStdout(), c,
 				"LIMIT\tSUBJECT\tAMOUNT\tQUOTA\tREMAINING\tREPLAYED\tTRANSFER",
-				fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%t\t%s", c.Limit, c.Subject, c.Amount, c.Quota,
+				fmt.Sprintf("%s\t%s\t%v\t%v\t%v\t%t\t%s", c.Limit, c.Subject, c.Amount, c.Quota,
 					c.Remaining, c.Replayed, c.Transfer))
 		},
 	}

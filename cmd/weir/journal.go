@@ -68,6 +68,6 @@ func entryRow(e wire.Entry) string {
 	if e.ExpiresAt != nil {
 		expires = e.ExpiresAt.Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", e.At.Format(time.RFC3339Nano), e.Kind, e.Side,
+	return fmt.Sprintf("%s\t%s\t%s\t%v\t%s\t%s", e.At.Format(time.RFC3339Nano), e.Kind, e.Side,
 		e.Amount, expires, e.Transfer)
 }

@@ -30,7 +30,7 @@ func newLimitsCommand() *cobra.Command {
 			}
 			rows := make([]string, len(limits))
 			for i, l := range limits {
-				rows[i] = fmt.Sprintf("%s\t%s\t%d\t%d", l.Name, l.Kind, l.Quota, l.WindowSeconds)
+				rows[i] = fmt.Sprintf("%s\t%s\t%v\t%d", l.Name, l.Kind, l.Quota, l.WindowSeconds)
 			}
 			return a.print(cmd.OutOrStdout(), wire.Limits{Limits: limits},
 				"LIMIT\tKIND\tQUOTA\tWINDOW S", rows...)

@@ -156,7 +156,7 @@ func TestServeSpool(t *testing.T) {
 	faulty.back()
 	eventually(t, "7 are booked", func() bool {
 		b, err := weir.Balance(t.Context(), "a", "alice")
-		return err == nil && b.Used == 7
+		return err == nil && b.Used == wire.Count(7)
 	})
 	faulty.away()
 	letThrough(5)
@@ -167,7 +167,7 @@ func TestServeSpool(t *testing.T) {
 	weir = mustClient(t, next.address())
 	eventually(t, "3 of 5 are booked and 2 are overage", func() bool {
 		b, err := weir.Balance(t.Context(), "a", "alice")
-		return err == nil && b.Used == 10 && b.Overage == 2
+		return err == nil && b.Used == wire.Count(10) && b.Overage == wire.Count(2)
 	})
 }
 

@@ -56,20 +56,21 @@ func TestServeShippedConfig(t *testing.T) {
 	p := startProcess(t, shipped, dir)
 	for i := range 10 {
 		d := p.mustCheck(t, "api-requests", "alice", fmt.Sprintf("first-%d", i))
-		if got := *d.Limits[0].Remaining; !d.Allowed || got != wire.Amount(9-i) {
-			t.Fatalf("check %d: got allowed %t, remaining %d, want true, %d", i+1, d.Allowed, got, 9-i)
+		if got := *d.Limits[0].Remaining; !d.Allowed || got != wire.Count(uint64(9-i)) {
+			t.Fatalf("check %d: got allowed %t, remaining %v, want true, %d", i+1, d.Allowed, got, 9-i)
 		}
 	}
 	wantDenied429(t, p)
-	if d := p.mustCheck(t, "api-requests", "bob", ""); !d.Allowed || *d.Limits[0].Remaining != 9 {
+	d := p.mustCheck(t, "api-requests", "bob", "")
+	if !d.Allowed || *d.Limits[0].Remaining != wire.Count(9) {
 		t.Errorf("another subject: got %+v, want 9 remaining", d)
 	}
-	amount := wire.Amount(5)
+	amount := wire.Count(5)
 	grant := wire.ChangeRequest{
 		Limit: "api-requests", Subject: "alice", Amount: &amount, ID: "grant-1",
 	}
 	granted, err := p.Grant(t.Context(), grant)
-	if err != nil || granted.Quota != 15 || granted.Remaining != 5 {
+	if err != nil || granted.Quota != wire.Count(15) || granted.Remaining != wire.Count(5) {
 		t.Fatalf("grant: got %+v, %v, want quota 15, remaining 5", granted, err)
 	}
 	for i := range 5 {
@@ -91,10 +92,12 @@ func TestServeShippedConfig(t *testing.T) {
 		}
 	}
 	again, err := p.Grant(t.Context(), grant)
-	if err != nil || !again.Replayed || again.Quota != 15 || again.Transfer != granted.Transfer {
+	if err != nil || !again.Replayed || again.Quota != wire.Count(15) ||
+		again.Transfer != granted.Transfer {
 		t.Errorf("grant after kill -9: got %+v, %v, want a replay of %+v", again, err, granted)
 	}
-	if b := p.mustBalance(t, "api-requests", "alice"); b.Used != 15 || b.Quota != 15 {
+	b := p.mustBalance(t, "api-requests", "alice")
+	if b.Used != wire.Count(15) || b.Quota != wire.Count(15) {
 		t.Errorf("balance after kill -9: got %+v, want 15 of 15 used", b)
 	}
 	err = p.signal(t, syscall.SIGTERM)
@@ -135,7 +138,7 @@ func TestServeRestarts(t *testing.T) {
 	for range 5 {
 		p.kill(t)
 		p = startProcess(t, path, dir)
-		if b := p.mustBalance(t, "a", "alice"); b.Quota != 10 || b.Used != 4 {
+		if b := p.mustBalance(t, "a", "alice"); b.Quota != wire.Count(10) || b.Used != wire.Count(4) {
 			t.Errorf("after a restart: got %+v, want 4 of 10 used", b)
 		}
 	}
@@ -165,16 +168,17 @@ func TestServeReload(t *testing.T) {
 		_ = p.signal(t, syscall.SIGHUP)
 		eventually(t, "the new quota is in force", func() bool {
 			limits, err := p.Limits(t.Context())
-			return err == nil && limits[0].Quota == wire.Amount(quota)
+			return err == nil && limits[0].Quota == wire.Count(uint64(quota))
 		})
 	}
 	reload(5)
 	d := p.mustCheck(t, "a", "alice", "")
-	if s := d.Limits[0]; d.Allowed || *s.Remaining != 0 || *s.Quota != 5 {
+	if s := d.Limits[0]; d.Allowed || *s.Remaining != wire.Count(0) || *s.Quota != wire.Count(5) {
 		t.Errorf("8 used, quota lowered to 5: got %+v, want denied, remaining 0, quota 5", d)
 	}
 	reload(20)
-	if b := p.mustBalance(t, "a", "alice"); b.Remaining != 12 || b.Quota != 20 {
+	b := p.mustBalance(t, "a", "alice")
+	if b.Remaining != wire.Count(12) || b.Quota != wire.Count(20) {
 		t.Errorf("8 used, quota raised to 20: got %+v, want remaining 12", b)
 	}
 
@@ -183,7 +187,7 @@ func TestServeReload(t *testing.T) {
 	eventually(t, "the gauge of the failed reload is 1", func() bool {
 		return strings.Contains(metricsOf(t, p.url), "\nweir_config_reload_failed 1\n")
 	})
-	if b := p.mustBalance(t, "a", "alice"); b.Quota != 20 {
+	if b := p.mustBalance(t, "a", "alice"); b.Quota != wire.Count(20) {
 		t.Errorf("after a reload of a bad config: got %+v, want the old quota of 20", b)
 	}
 	reload(21)
@@ -286,8 +290,8 @@ func TestServeSIGTERM(t *testing.T) {
 		callers.Wait()
 	}
 	p := startProcess(t, path, dir)
-	if b := p.mustBalance(t, "a", "alice"); int64(b.Used) != allowed.Load() {
-		t.Errorf("got %d units charged, want one for each of %d answers", b.Used, allowed.Load())
+	if b := p.mustBalance(t, "a", "alice"); int64(b.Used.Units) != allowed.Load() {
+		t.Errorf("got %v units charged, want one for each of %d answers", b.Used, allowed.Load())
 	}
 }
 
@@ -344,7 +348,7 @@ func TestServeRefuses(t *testing.T) {
 			}
 		})
 	}
-	if b := p.mustBalance(t, "a", "alice"); b.Quota != 10 {
+	if b := p.mustBalance(t, "a", "alice"); b.Quota != wire.Count(10) {
 		t.Errorf("the running weir answers %+v after all that, want quota 10", b)
 	}
 }

@@ -69,8 +69,8 @@ func TestServeTigerBeetle(t *testing.T) {
 	}
 	for i := range 10 {
 		d := nodes[i%2].mustCheck(t, "a", "alice", fmt.Sprint("id-", i))
-		if got := *d.Limits[0].Remaining; !d.Allowed || d.Degraded || got != wire.Amount(9-i) {
-			t.Fatalf("check %d: got %+v, remaining %d, want allowed, remaining %d", i, d, got, 9-i)
+		if got := *d.Limits[0].Remaining; !d.Allowed || d.Degraded || got != wire.Count(uint64(9-i)) {
+			t.Fatalf("check %d: got %+v, remaining %v, want allowed, remaining %v", i, d, got, 9-i)
 		}
 	}
 	for i, p := range nodes {
@@ -97,7 +97,7 @@ func TestServeTigerBeetle(t *testing.T) {
 		if d := p.mustCheck(t, "a", "alice", "id-9"); !d.Replayed {
 			t.Errorf("node %d, after a restart: got %+v, want a replay", i, d)
 		}
-		if b := p.mustBalance(t, "a", "alice"); b.Quota != 10 || b.Used != 10 {
+		if b := p.mustBalance(t, "a", "alice"); b.Quota != wire.Count(10) || b.Used != wire.Count(10) {
 			t.Errorf("node %d, after a restart: got %+v, want 10 of 10 used", i, b)
 		}
 	}
@@ -118,7 +118,7 @@ func wantQuotasFollow(t testing.TB, cluster *tbtest.Cluster, dirs [2]string, nod
 		_ = nodes[1].mustCheck(t, "a", "bob", "")
 		return strings.Contains(metricsOf(t, nodes[1].url), "\nweir_quota_differs_total{limit=\"a\"} ")
 	})
-	if b := nodes[1].mustBalance(t, "a", "alice"); b.Quota != 10 {
+	if b := nodes[1].mustBalance(t, "a", "alice"); b.Quota != wire.Count(10) {
 		t.Errorf("node 1, another quota of one revision: got %+v, want 10 to stand", b)
 	}
 
@@ -129,13 +129,13 @@ func wantQuotasFollow(t testing.TB, cluster *tbtest.Cluster, dirs [2]string, nod
 		return nodes[0].mustCheck(t, "a", "alice", "").Allowed
 	})
 	eventually(t, "node 1 follows", func() bool {
-		return nodes[1].mustBalance(t, "a", "alice").Quota == 12
+		return nodes[1].mustBalance(t, "a", "alice").Quota == wire.Count(12)
 	})
 	eventually(t, "node 1 allows the last", func() bool { // it remembers its denials for a second
 		return nodes[1].mustCheck(t, "a", "alice", "").Allowed
 	})
 	for i, p := range nodes {
-		if b := p.mustBalance(t, "a", "alice"); b.Used != 12 || b.Remaining != 0 {
+		if b := p.mustBalance(t, "a", "alice"); b.Used != wire.Count(12) || b.Remaining != wire.Count(0) {
 			t.Errorf("node %d, at the end: got %+v, want 12 of 12 used", i, b)
 		}
 	}
@@ -191,7 +191,7 @@ func TestServeTigerBeetleAway(t *testing.T) {
 	wantState(http.StatusOK, "up")
 	eventually(t, "what was let through is booked", func() bool {
 		b, err := p.Balance(t.Context(), "b", "alice")
-		return err == nil && b.Used == 7
+		return err == nil && b.Used == wire.Count(7)
 	})
 	cluster.Kill(0)
 	wantPolicy()

@@ -13,7 +13,7 @@ import (
 
 // serveEcho is the server that decides nothing. It answers with a decision like weir's.
 func serveEcho() error {
-	quota, remaining, reset := wire.Amount(999_999_999), wire.Amount(999_999_990), int64(60)
+	quota, remaining, reset := wire.Count(999_999_999), wire.Count(999_999_990), int64(60)
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.POST(checkPath, func(c echo.Context) error {
@@ -25,7 +25,7 @@ func serveEcho() error {
 		return c.JSON(http.StatusOK, &wire.Decision{
 			Allowed: true, Transfer: "01a22b01af977ae3bb5995fd00e094c2", At: wire.Time{Time: time.Now()},
 			Limits: []wire.State{{
-				Limit: request.Limit, Subject: request.Subject, Cost: 1, Quota: &quota,
+				Limit: request.Limit, Subject: request.Subject, Cost: wire.Count(1), Quota: &quota,
 				Remaining: &remaining, WindowSeconds: 60, ResetSeconds: &reset,
 			}},
 		})

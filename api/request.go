@@ -5,17 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
-	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
+	"weir/api/strict"
 	"weir/api/wire"
 )
 
@@ -24,9 +21,6 @@ const (
 	maxBody      = 64 << 10
 	maxBatchBody = 1 << 20
 )
-
-// maxQuoted is how many bytes of a caller's text are repeated to the caller.
-const maxQuoted = 64
 
 // buffers hold bodies while they are read and answers while they are written.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
@@ -70,67 +64,13 @@ func decodeCheck(data []byte, body *wire.CheckRequest) error {
 	return decode(data, allLevels, body)
 }
 
-// decode reads a JSON object strictly; see strict for what encoding/json lets pass. What is beyond
-// levels levels of nesting is only read as JSON and not checked further.
+// decode reads a JSON object strictly; see strict.Decode.
 func decode(data []byte, levels int, v any) error {
-	if !utf8.Valid(data) {
-		return badRequest("the body is not UTF-8")
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	err := d.Decode(v)
+	err := strict.Decode(data, levels, v)
 	if err != nil {
-		return badBody(err)
+		return badRequest("%v", err)
 	}
-	if len(bytes.TrimLeft(data[d.InputOffset():], " \t\r\n")) > 0 {
-		return badRequest("the body goes on after its JSON object")
-	}
-	return strict(data, levels)
-}
-
-// badBody says what is wrong with a body, without naming our types.
-func badBody(err error) error {
-	var syntax *json.SyntaxError
-	var mismatch *json.UnmarshalTypeError
-	switch {
-	case errors.Is(err, io.EOF):
-		return badRequest("the body is empty: want a JSON object")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return badRequest("the body ends within its JSON object")
-	case errors.As(err, &syntax):
-		return badRequest("the body is not JSON: byte %d: %v", syntax.Offset, syntax)
-	case errors.As(err, &mismatch):
-		field := mismatch.Field
-		if field == "" {
-			field = "the body"
-		}
-		return badRequest("%s: want %s, not %s", field, wanted(mismatch.Type), clip(mismatch.Value))
-	default:
-		return badRequest("%s", clip(strings.TrimPrefix(err.Error(), "json: ")))
-	}
-}
-
-// wanted names a type in the caller's words.
-func wanted(t reflect.Type) string {
-	if t == reflect.TypeFor[wire.Amount]() {
-		return fmt.Sprintf("a whole number from 0 to %d", uint64(wire.MaxAmount))
-	}
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Slice:
-		return "an array"
-	default:
-		return "an object"
-	}
-}
-
-// clip shortens a caller's text.
-func clip(s string) string {
-	if len(s) <= maxQuoted {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxQuoted], "") + "…"
+	return nil
 }
 
 // query reads the query parameters of a call: each of the required ones and perhaps some of the
@@ -147,7 +87,7 @@ func query(c echo.Context, required []string, optional ...string) (url.Values, e
 	for name, sent := range values {
 		switch {
 		case !slices.Contains(required, name) && !slices.Contains(optional, name):
-			return nil, badRequest("unknown query parameter %q", clip(name))
+			return nil, badRequest("unknown query parameter %q", strict.Clip(name))
 		case len(sent) > 1:
 			return nil, badRequest("query parameter %q is given %d times", name, len(sent))
 		case sent[0] == "":

@@ -1,15 +1,15 @@
-package api
+package strict
 
 import (
 	"bytes"
 	"strconv"
 )
 
-// strict refuses what encoding/json lets pass although no caller can have meant it: a field twice,
+// check refuses what encoding/json lets pass although no caller can have meant it: a field twice,
 // a field in capitals, null, an empty string, and half of a surrogate pair, which would make
 // different subjects the same. Only the outer levels of nesting are looked at. The data must be
 // valid JSON that starts with an object.
-func strict(data []byte, levels int) error {
+func check(data []byte, levels int) error {
 	w := walk{frames: make([]frame, 0, 4), names: make([][]byte, 0, 8)} // most need no more
 	for at := 0; at < len(data); at++ {
 		switch data[at] {
@@ -33,14 +33,14 @@ func strict(data []byte, levels int) error {
 			at = end
 		case 'n': // of null: no other word and no number has one
 			if len(w.frames) <= levels {
-				return badRequest("%s: null is no value", w.field())
+				return refused("%s: null is no value", w.field())
 			}
 		}
 	}
 	return nil
 }
 
-// walk is where strict is.
+// walk is where check is.
 type walk struct {
 	frames []frame
 	names  [][]byte // of the fields met in the open objects, those of the innermost last
@@ -78,9 +78,9 @@ func (w *walk) text(s []byte) error {
 	case top.key:
 		return w.name(s, top.first)
 	case len(s) == 0:
-		return badRequest("%s: an empty string is no value", w.field())
+		return refused("%s: an empty string is no value", w.field())
 	case bytes.IndexByte(s, '\\') >= 0 && halfPair(s):
-		return badRequest("%s: half of a surrogate pair is no character", w.field())
+		return refused("%s: half of a surrogate pair is no character", w.field())
 	}
 	return nil
 }
@@ -90,12 +90,12 @@ func (w *walk) text(s []byte) error {
 func (w *walk) name(s []byte, first int) error {
 	for _, c := range s {
 		if (c < 'a' || c > 'z') && c != '_' {
-			return badRequest("unknown field %q", clip(string(s)))
+			return refused("unknown field %q", Clip(string(s)))
 		}
 	}
 	for _, known := range w.names[first:] {
 		if bytes.Equal(known, s) {
-			return badRequest("field %q is given twice", s)
+			return refused("field %q is given twice", s)
 		}
 	}
 	w.names = append(w.names, s)

@@ -1,0 +1,90 @@
+// Package strict reads JSON bodies and refuses what encoding/json lets pass although no caller can
+// have meant it.
+package strict
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"weir/api/wire"
+)
+
+// maxQuoted is how many bytes of a caller's text are repeated to the caller.
+const maxQuoted = 64
+
+// Error says, to the caller, what is wrong with a body.
+type Error string
+
+// Error returns the text.
+func (e Error) Error() string { return string(e) }
+
+func refused(format string, args ...any) Error { return Error(fmt.Sprintf(format, args...)) }
+
+// Decode reads a JSON object strictly; see check for what encoding/json lets pass. What is beyond
+// levels levels of nesting is only read as JSON and not checked further. The error is an [Error].
+func Decode(data []byte, levels int, v any) error {
+	if !utf8.Valid(data) {
+		return refused("the body is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err != nil {
+		return badBody(err)
+	}
+	if len(bytes.TrimLeft(data[d.InputOffset():], " \t\r\n")) > 0 {
+		return refused("the body goes on after its JSON object")
+	}
+	return check(data, levels)
+}
+
+// badBody says what is wrong with a body, without naming our types.
+func badBody(err error) error {
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return refused("the body is empty: want a JSON object")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return refused("the body ends within its JSON object")
+	case errors.As(err, &syntax):
+		return refused("the body is not JSON: byte %d: %v", syntax.Offset, syntax)
+	case errors.As(err, &mismatch):
+		field := mismatch.Field
+		if field == "" {
+			field = "the body"
+		}
+		return refused("%s: want %s, not %s", field, wanted(mismatch.Type), Clip(mismatch.Value))
+	default:
+		return refused("%s", Clip(strings.TrimPrefix(err.Error(), "json: ")))
+	}
+}
+
+// wanted names a type in the caller's words.
+func wanted(t reflect.Type) string {
+	if t == reflect.TypeFor[wire.Amount]() {
+		return fmt.Sprintf("a whole number from 0 to %d", uint64(wire.MaxAmount))
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Slice:
+		return "an array"
+	default:
+		return "an object"
+	}
+}
+
+// Clip shortens a caller's text.
+func Clip(s string) string {
+	if len(s) <= maxQuoted {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxQuoted], "") + "…"
+}

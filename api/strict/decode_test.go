@@ -1,0 +1,51 @@
+package strict_test
+
+import (
+	"errors"
+	"testing"
+
+	"weir/api/strict"
+)
+
+type body struct {
+	Name string         `json:"name"`
+	More map[string]any `json:"more"`
+}
+
+func TestDecode(t *testing.T) {
+	t.Run("OK", func(t *testing.T) {
+		var b body
+		err := strict.Decode([]byte(` {"name":"\ud83e\udda6","more":{"a":"b"}} `), 8, &b)
+		if err != nil || b.Name != "🦦" || b.More["a"] != "b" {
+			t.Errorf("got %+v and error %v", b, err)
+		}
+	})
+	t.Run("Levels", func(t *testing.T) { // what is deeper is not looked at
+		var b body
+		err := strict.Decode([]byte(`{"more":{"a":null}}`), 1, &b)
+		if err != nil {
+			t.Errorf("got error %v", err)
+		}
+	})
+	for name, test := range map[string]struct{ text, want string }{
+		"ErrEmpty":   {``, "the body is empty: want a JSON object"},
+		"ErrEnd":     {`{"name":"a"`, "the body ends within its JSON object"},
+		"ErrMore":    {`{} {}`, "the body goes on after its JSON object"},
+		"ErrUTF8":    {"{\"name\":\"\xff\"}", "the body is not UTF-8"},
+		"ErrTwice":   {`{"name":"a","name":"b"}`, `field "name" is given twice`},
+		"ErrCapital": {`{"Name":"a"}`, `unknown field "Name"`},
+		"ErrUnknown": {`{"x":1}`, `unknown field "x"`},
+		"ErrNull":    {`{"more":{"a":null}}`, "a: null is no value"},
+		"ErrType":    {`{"name":1}`, "name: want a string, not number"},
+		"ErrHalf":    {`{"name":"\ud83e"}`, "name: half of a surrogate pair is no character"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b body
+			err := strict.Decode([]byte(test.text), 8, &b)
+			var refused strict.Error
+			if !errors.As(err, &refused) || err.Error() != test.want {
+				t.Errorf("got error %v, want %s", err, test.want)
+			}
+		})
+	}
+}

@@ -189,10 +189,7 @@ func (b *Book) keepPeriods(ctx context.Context, a Attempt, accepted Result,
 		if next == nil { // ended meanwhile, by its time-out or by a call
 			break
 		}
-		if accepted.Transfer == charged[0].ID { // of a payment it is the money
-			accepted.Transfer = next[0].ID
-		}
-		charged = next
+		charged = next // the receipt stays, and leads there
 	}
 	return accepted, nil
 }

@@ -1,12 +1,15 @@
 package accounts_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"weir/accounts"
+	"weir/ledgers/ledgertest"
 )
 
 // The bounds are worked out by hand from the zones' rules, in UTC.
@@ -134,5 +137,230 @@ func TestCalendarInJSON(t *testing.T) {
 	at := nanos(t, "2026-10-22T00:00:00Z")
 	if read.Period(at) != calendar.Period(at) {
 		t.Errorf("read back: got %v, want %v", read.Period(at), calendar.Period(at))
+	}
+}
+
+// daily comes back at midnight in UTC.
+func daily(t testing.TB) accounts.Limit {
+	t.Helper()
+	calendar, err := accounts.NewCalendar("day", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limitOf("spend", 100, 2*24*3600)
+	l.Calendar = calendar
+	return l
+}
+
+// at sets the clock to a time of 2026-03-02, or of the day after, in UTC.
+func (c *testClock) at(t testing.TB, day int, text string) {
+	t.Helper()
+	clock, err := time.Parse("15:04:05.999999999", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	midnight := time.Date(2026, 3, 2+day, 0, 0, 0, 0, time.UTC)
+	c.nanos.Store(midnight.Add(clock.Sub(clock.Truncate(24 * time.Hour))).UnixNano())
+}
+
+// ticking is a fault that lets time pass in the ledger's next batch, before it is committed and
+// before it is answered.
+func ticking(clock *testClock, before, after time.Duration) ledgertest.Fault {
+	pass := func(d time.Duration) func(context.Context) error {
+		return func(context.Context) error {
+			clock.Advance(d)
+			return nil
+		}
+	}
+	return ledgertest.Fault{
+		On: ledgertest.CallCreateTransfers, WaitBefore: pass(before), WaitAfter: pass(after),
+	}
+}
+
+// Whatever time passes around the commit, units come back with the period that they were committed
+// in: not before its end, and less than a second after it.
+func TestCalendarCharges(t *testing.T) {
+	limit := daily(t)
+	for _, test := range []struct {
+		name          string
+		sent          string
+		before, after time.Duration
+		day           int // after whose midnight it is back
+		replaced      bool
+	}{
+		{"at once", "12:00:00", 0, 0, 1, false},
+		{"in the last instant", "23:59:59.9", 0, 0, 1, false},
+		{"5 s late", "12:00:00", 5 * time.Second, 0, 1, true},
+		{"answered 5 s late", "12:00:00", 0, 5 * time.Second, 1, false},
+		{"over midnight", "23:59:59.5", 700 * time.Millisecond, 0, 2, true},
+		{"long over midnight", "23:00:00", 2 * time.Hour, 0, 2, true},
+		{"at midnight", "00:00:00", 0, 0, 1, false},
+		{"answered after midnight", "23:59:59", 0, 500 * time.Millisecond, 1, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			clock := newClock()
+			faulty := ledgertest.NewFaulty(openLedger(t, clock))
+			book := newBook(t, faulty, clock)
+			clock.at(t, -1, "10:00:00")
+			wantOutcome(t, charge(t, book, "", book.NewCharge(limit, "bob", 1)), accounts.Accepted)
+			clock.at(t, 0, test.sent)
+			remove := faulty.Inject(ticking(clock, test.before, test.after))
+			c := book.NewCharge(limit, "bob", 60)
+			attempt, err := book.NewAttempt("id", []accounts.Charge{c})
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := book.Charge(context.Background(), attempt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			remove()
+			wantOutcome(t, result, accounts.Accepted)
+			h := find(t, book, result.Transfer)
+			if replaced := h.First != attempt.First; replaced != test.replaced {
+				t.Errorf("replaced: got %t, want %t", replaced, test.replaced)
+			}
+			clock.Advance(time.Second) // R6: the retry's time-out differs
+			again := charge(t, newBook(t, faulty, clock), "id", c)
+			if test.day == 1 && test.name != "at once" && clock.Now().After(midnightOf(1)) {
+				wantOutcome(t, again, accounts.Expired)
+				return
+			}
+			wantOutcome(t, again, accounts.Replayed)
+			if again.Transfer != result.Transfer || again.Timestamp != result.Timestamp {
+				t.Errorf("replay: got %+v, want %+v", again, result)
+			}
+			clock.nanos.Store(midnightOf(test.day).UnixNano() - 1000)
+			wantBalance(t, book, c, 100, 60, 40)
+			clock.Advance(time.Second)
+			wantBalance(t, book, c, 100, 0, 100)
+		})
+	}
+}
+
+func midnightOf(day int) time.Time { return time.Date(2026, 3, 2+day, 0, 0, 0, 0, time.UTC) }
+
+// A charge that has to be replaced is, whichever call of that fails, once the id is sent again; two
+// that send it at the same time do it once.
+func TestCalendarReplacementLost(t *testing.T) {
+	errDown := errors.New("down")
+	for _, fault := range []ledgertest.Fault{{Before: errDown}, {After: errDown}} {
+		for skip := range 3 {
+			clock := newClock()
+			faulty := ledgertest.NewFaulty(openLedger(t, clock))
+			book, limit := newBook(t, faulty, clock), daily(t)
+			clock.at(t, 0, "10:00:00")
+			charge(t, book, "", book.NewCharge(limit, "bob", 1))
+			clock.at(t, 0, "23:59:59.5")
+			defer faulty.Inject(ticking(clock, 700*time.Millisecond, 0))()
+			fault.On, fault.Skip = ledgertest.CallCreateTransfers, skip
+			faulty.Inject(fault)
+			c := book.NewCharge(limit, "bob", 60)
+			_, err := tryCharge(book, "id", c)
+			if err == nil && skip < 1 {
+				t.Fatalf("call %d: the fault did not strike", skip)
+			}
+			clock.Advance(100 * time.Millisecond)
+			var group sync.WaitGroup
+			for range 4 {
+				other := newBook(t, faulty, clock)
+				group.Go(func() {
+					result, err := tryCharge(other, "id", other.NewCharge(limit, "bob", 60))
+					if err != nil && !errors.Is(err, errDown) ||
+						err == nil && result.Outcome > accounts.Replayed {
+						t.Errorf("call %d, again: got %+v, %v, want it done", skip, result, err)
+					}
+				})
+			}
+			group.Wait()
+			if got := charge(t, book, "id", c); got.Outcome > accounts.Replayed {
+				t.Fatalf("call %d, at last: got %+v", skip, got)
+			}
+			clock.nanos.Store(midnightOf(2).UnixNano() - 1000)
+			wantBalance(t, book, c, 100, 60, 40)
+			clock.Advance(time.Second)
+			wantBalance(t, book, c, 100, 0, 100)
+		}
+	}
+}
+
+// An answer that takes longer than the time-out itself finds nothing to put right.
+func TestCalendarAnsweredTooLate(t *testing.T) {
+	clock := newClock()
+	faulty := ledgertest.NewFaulty(openLedger(t, clock))
+	book, limit := newBook(t, faulty, clock), daily(t)
+	clock.at(t, 0, "10:00:00")
+	charge(t, book, "", book.NewCharge(limit, "bob", 1))
+	clock.at(t, 0, "23:59:59.5")
+	faulty.Inject(ticking(clock, 700*time.Millisecond, 3*time.Second))
+	wantOutcome(t, charge(t, book, "id", book.NewCharge(limit, "bob", 60)), accounts.Accepted)
+	wantBalance(t, book, book.NewCharge(limit, "bob", 0), 100, 0, 100)
+}
+
+// Beside a prepaid balance, which is charged for good, what comes back with a period is replaced by
+// itself, whichever of the two leads the chain, and cannot be released.
+func TestCalendarBesidePrepaid(t *testing.T) {
+	limit := daily(t)
+	for i := range 8 {
+		clock := newClock()
+		faulty := ledgertest.NewFaulty(openLedger(t, clock))
+		book, subject := newBook(t, faulty, clock), string(rune('a'+i))
+		clock.at(t, 0, "10:00:00")
+		window, credits := book.NewCharge(limit, subject, 1), book.NewCharge(prepaid, subject, 1)
+		charge(t, book, "", window, credits)
+		clock.at(t, 0, "23:59:59.5")
+		faulty.Inject(ticking(clock, 700*time.Millisecond, 0))
+		window.Amount, credits.Amount = 60, 20
+		result := charge(t, book, "id", window, credits)
+		wantOutcome(t, result, accounts.Accepted)
+		clock.Advance(time.Second)
+		wantBalance(t, book, window, 100, 60, 40)
+		wantBalance(t, book, credits, 50, 21, 29)
+		wantOutcome(t, charge(t, book, "id", window, credits), accounts.Replayed)
+		h, found, err := book.Hold(context.Background(), result.Transfer, onLedger)
+		if err != nil || !found || len(h.Charges) != 2 {
+			t.Fatalf("subject %s: got %+v, %t, %v, want two charges", subject, h, found, err)
+		}
+		wantOutcome(t, release(t, book, result.Transfer), accounts.Ended)
+		clock.nanos.Store(midnightOf(2).UnixNano() - 1000)
+		wantBalance(t, book, window, 100, 60, 40)
+	}
+}
+
+// A reservation is booked to the period that it was made in, also when it is settled in the next.
+func TestCalendarSettlements(t *testing.T) {
+	limit := daily(t)
+	for _, test := range []struct {
+		name, settled string
+		day           int
+		back          string // not before, on the same day
+	}{
+		{"in its period", "23:58:00", 0, "23:59:59.999"},
+		{"in the next", "00:00:10", 1, "00:00:10.9"},
+		{"late, in the next", "00:05:00", 1, "00:05:00.9"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			clock := newClock()
+			d := newDesk(t, clock)
+			clock.at(t, 0, "23:57:00")
+			held := d.hold(t, "", 200, d.of(limit, 30))
+			clock.at(t, test.day, test.settled)
+			h, found, err := d.book.Hold(context.Background(), held.Transfer,
+				func(uint32) (accounts.Limit, bool) { return limit, true })
+			if err != nil || !found {
+				t.Fatal(found, err)
+			}
+			s, err := d.book.Settle(context.Background(), h, []uint64{20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if late := test.name[0] == 'l'; s.Late != late {
+				t.Errorf("late: got %t, want %t", s.Late, late)
+			}
+			clock.at(t, test.day, test.back)
+			d.wantUsed(t, limit, 20)
+			clock.Advance(time.Second)
+			d.wantUsed(t, limit, 0)
+		})
 	}
 }

@@ -102,9 +102,9 @@ func (b *Book) Recall(ctx context.Context, a Attempt) (Result, bool, error) {
 		return Result{}, false, err
 	}
 	first, newest := t.firsts[0], t.newest()
-	result := Result{Outcome: Replayed, Transfer: newest.ID, Timestamp: first.Timestamp}
+	result := Result{Outcome: Replayed, Transfer: first.ID, Timestamp: first.Timestamp}
 	if newest.Code == CodeHold {
-		result.ExpiresAt = newest.ExpiresAt()
+		result.Transfer, result.ExpiresAt = newest.ID, newest.ExpiresAt()
 	}
 	switch {
 	case first.UserData128 != a.fingerprint:

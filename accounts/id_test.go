@@ -20,6 +20,7 @@ func TestGoldenIDs(t *testing.T) {
 	one := []Charge{{Limit: Limit{Name: "api"}, Subject: "alice", Amount: 3, account: alice}}
 	two := append(slices.Clone(one), Charge{Limit: Limit{Name: "site"}, Subject: "all", account: site})
 	check := ns.attemptTransfer("check", "id-1", one)
+	book, hold := &Book{namespace: ns}, ns.attemptTransfer("hold", "id-1", one)
 	payment := ns.MoneyTransfer("USD", "alice", "p-1")
 	daily := []Charge{{Limit: Limit{Name: "daily"}, Subject: "alice", Amount: 99_999}}
 	paid := ledgers.AmountOf(99_999)
@@ -44,6 +45,22 @@ func TestGoldenIDs(t *testing.T) {
 		{"money account", ns.MoneyAccount("USD", "alice"), "20a292c3c04d817e8352eacbfbcf6cef"},
 		{"treasury", ns.TreasuryAccount("USD"), "629cf4c59ae7809e9f861ffc274f9685"},
 		{"deposit", ns.DepositTransfer("USD", "alice", "d-1"), "57d83e14b1018b9abde279870d47c33b"},
+		{"hold", hold, "b2ad8c27aed88cf48ffe9ca5b44e09d4"},
+		{"end of a hold", ns.EndTransfer(hold), "7f8d976475c88baeaf929b51168d32c9"},
+		{"renewed hold", ns.replacement(hold), "8d1be3bdb4aa8b83b26d2c7b93c52888"},
+		{"booking of the second charge", book.slot(Hold{First: hold}, 1, 1),
+			"2a49c851c47f84eab5300a9ec7b26691"},
+		{"its other half", book.slot(Hold{First: hold}, 1, 2), "06ac20c42633825dae62a6e33697b7d5"},
+		{"name", ns.NameAccount(alice, 0), "58d9785c1c5b8aba96e30e246be4eb8f"},
+		{"last part of a long name", ns.NameAccount(alice, 36), "3c3eaee749d58e03a0e649e1d6677f03"},
+		{"fingerprint of a hold", ledgers.ID(ns.fingerprint("hold", one, "30")),
+			"d23cfab7ffe985959c713ac382b2fa00"},
+		{"fingerprint of a settlement",
+			ledgers.ID(ns.fingerprint("settle", nil, hold.String(), "7", "0")), "e755eadd26018259808cd76eab8a0ae8"},
+		{"fingerprint of a release", ledgers.ID(ns.fingerprint("release", nil, hold.String())),
+			"b87971497fc8829bae368bb70da43400"},
+		{"fingerprint of a renewal", ledgers.ID(ns.fingerprint("renew", nil, hold.String(), "60")),
+			"1f12e2cbd68f8a70b433d94cf6dddd2c"},
 		{"payment", payment, "498514708ba185d0af74c27f51886890"},
 		{"member of a payment", ns.MemberTransfer(payment, 1), "836a62b8267a850bab51db518891b48f"},
 		{"fingerprint of a payment", ledgers.ID(ns.moneyFingerprint(

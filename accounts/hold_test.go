@@ -493,7 +493,7 @@ func testEndsRace(t *testing.T, d desk) {
 // A subject of any length is told by the receipt alone.
 func testHoldNames(t *testing.T, d desk) {
 	for _, length := range []int{1, 23, 24, 25, 51, 52, 53, 80, 81, 1000, 1023, 1024} {
-		name := strings.Repeat("aé✓😀/%", length)[:length] // bytes: a name need not be whole letters here
+		name := strings.Repeat("aé✓😀/%", length)[:length] // not always whole letters
 		c := d.book.NewCharge(spend, name, 1)
 		held := d.hold(t, "", 10, c)
 		d.hold(t, "", 10, c) // written down once
@@ -537,7 +537,8 @@ func testHoldRetries(t *testing.T, d desk) {
 	}
 	wantOutcome(t, d.tryHold(t, "id", 1, d.of(spend, 4)), accounts.Conflict)
 	wantOutcome(t, d.tryHold(t, "id", 2, d.of(spend, 3)), accounts.Conflict)
-	wantOutcome(t, charge(t, d.book, "id", d.of(spend, 3)), accounts.Accepted) // a check's id is its own
+	check := charge(t, d.book, "id", d.of(spend, 3)) // whose ids are others
+	wantOutcome(t, check, accounts.Accepted)
 	d.advance(time.Second)
 	wantOutcome(t, d.tryHold(t, "id", 1, d.of(spend, 3)), accounts.Expired)
 	d.wantUsed(t, spend, 3)
@@ -568,8 +569,8 @@ func TestHoldRenewedOften(t *testing.T) {
 	d.wantUsed(t, slots, 0)
 }
 
-// Whichever call to the ledger fails, before or after it took effect, the same call sent again comes
-// to the same end, and nothing is taken or given back twice.
+// Whichever call to the ledger fails, before or after it took effect, the same call sent again
+// comes to the same end, and nothing is taken or given back twice.
 func TestHoldsLoseReplies(t *testing.T) {
 	errDown := errors.New("down")
 	for skip := range 24 {

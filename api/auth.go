@@ -33,6 +33,9 @@ func (s *Server) admit(c echo.Context, who access) error {
 	switch {
 	case who == public, who == users && !s.user.set:
 		return nil
+	case who == payers && !s.user.set:
+		return refused(wire.CodeMoneyDisabled,
+			"this server was started without a token, which money always wants")
 	case who == admins && !s.admin.set:
 		return refused(wire.CodeAdminDisabled, "this server was started without an admin token")
 	case who == admins:

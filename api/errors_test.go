@@ -36,6 +36,7 @@ func TestProblems(t *testing.T) {
 		"ErrTooLarge": {"POST", "/v1/check", `{"limit":"` + strings.Repeat("x", 64<<10) + `"}`, 413,
 			"body-too-large", "Content Too Large"},
 		"ErrAdminDisabled": {"POST", "/v1/admin/grants", "{}", 403, "admin-disabled", "Forbidden"},
+		"ErrMoneyDisabled": {"POST", "/v1/transfers", "{}", 403, "money-disabled", "Forbidden"},
 	}
 	s := newService(t, api.Options{})
 	for name, test := range tests {
@@ -130,6 +131,7 @@ func TestCodes(t *testing.T) {
 	for _, code := range []limiter.Code{
 		limiter.CodeBadRequest, limiter.CodeUnknownLimit, limiter.CodeCostExceedsQuota,
 		limiter.CodeIDConflict, limiter.CodeIDExpired, limiter.CodeReservationClosed,
+		limiter.CodeReservationUnknown, limiter.CodeInsufficientFunds, limiter.CodeAccountUnknown,
 		limiter.CodeQuotaInUse, limiter.CodeQuotaTooLarge, limiter.CodeBusy,
 		limiter.CodeLedgerUnavailable, limiter.CodeInternal,
 	} {

@@ -102,5 +102,12 @@ func TestLimits(t *testing.T) {
 	s.call("GET", "/v1/limits", "").want(t, 200,
 		path("limits", 0, "name"), "api-requests", path("limits", 0, "kind"), "request-rate",
 		path("limits", 0, "quota"), "10", path("limits", 0, "window_seconds"), "60",
-		path("limits", 4, "kind"), "bandwidth", path("limits", 19), "")
+		path("limits", 0, "on_failure"), "closed", path("limits", 0, "deadline_ms"), "10000",
+		path("limits", 4, "kind"), "bandwidth", path("limits", 18, "on_failure"), "open",
+		path("limits", 19, "kind"), "transfer-amount", path("limits", 19, "quota"), "1000.00",
+		path("limits", 19, "asset"), "USD",
+		path("limits", 23, "close_at"), "0.95",
+		path("limits", 26, "align"), "day", path("limits", 26, "timezone"), "Europe/Berlin",
+		path("limits", 26, "window_seconds"), "0",
+		path("limits", len(testLimits())), "")
 }

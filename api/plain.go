@@ -160,6 +160,9 @@ func appendAllowed(b []byte, d *limiter.Decision) ([]byte, bool) {
 			b = append(b, `,"reset_seconds":`...)
 			b = strconv.AppendInt(b, int64(state.Reset/time.Second), 10)
 		}
+		if !state.ResetsAt.IsZero() {
+			b = append(state.ResetsAt.AppendFormat(append(b, `,"resets_at":"`...), time.RFC3339Nano), '"')
+		}
 		b = append(b, '}')
 	}
 	return append(b, "]}\n"...), true

@@ -11,7 +11,8 @@ type access int
 
 const (
 	public access = iota
-	users
+	users         // with the token, if there is one
+	payers        // with the token, without which nobody may
 	admins
 )
 
@@ -30,8 +31,12 @@ func routes() []route {
 		{http.MethodPost, "/v1/check/batch", users, (*Server).batch},
 		{http.MethodGet, "/v1/limits", users, (*Server).limits},
 		{http.MethodGet, "/v1/balance", users, (*Server).balance},
+		{http.MethodPost, "/v1/transfers", payers, (*Server).transfer},
+		{http.MethodGet, "/v1/accounts", payers, (*Server).account},
 		{http.MethodPost, "/v1/admin/grants", admins, (*Server).grant},
 		{http.MethodPost, "/v1/admin/revocations", admins, (*Server).revoke},
+		{http.MethodPost, "/v1/admin/deposits", admins, (*Server).deposit},
+		{http.MethodPost, "/v1/admin/withdrawals", admins, (*Server).withdraw},
 		{http.MethodGet, "/v1/admin/journal", admins, (*Server).journal},
 		{http.MethodGet, "/healthz", public, (*Server).health},
 		{http.MethodGet, "/readyz", public, (*Server).ready},

@@ -67,7 +67,7 @@ func (c *clock) Step(d time.Duration) {
 //
 // tidy:table the limits of all tests
 func testLimits() []limiter.Limit {
-	const minute = time.Minute
+	const minute, day = time.Minute, 24 * time.Hour
 	limits := []limiter.Limit{
 		{Name: "api-requests", Kind: limiter.RequestRate, Quota: 10, Window: minute},
 		{Name: "site", Kind: limiter.RequestRate, Quota: 1000, Window: time.Hour},
@@ -88,6 +88,14 @@ func testLimits() []limiter.Limit {
 		{Name: "hour", Kind: limiter.RequestRate, Quota: 100, Window: time.Hour},
 		{Name: "fast", Kind: limiter.RequestRate, Quota: 6000, Window: time.Second},
 		{Name: "open", Kind: limiter.RequestRate, Quota: 10, Window: minute, OnFailure: limiter.Open},
+		{Name: "daily-usd", Kind: limiter.TransferAmount, Asset: "USD", Quota: 100_000, Window: day},
+		{Name: "no-usd", Kind: limiter.TransferAmount, Asset: "USD", Quota: 0, Window: day},
+		{Name: "payments", Kind: limiter.RequestRate, Quota: 2, Window: time.Hour},
+		{Name: "spend", Kind: limiter.Budget, Asset: "USD", Quota: 10_000, Window: time.Hour},
+		{Name: "tokens", Kind: limiter.Budget, Quota: 100, Window: minute, CloseAt: 950_000},
+		{Name: "credits", Kind: limiter.Credits, Quota: 10},
+		{Name: "slots", Kind: limiter.Concurrency, Quota: 2},
+		{Name: "berlin", Kind: limiter.RequestRate, Quota: 5, Align: "day", Timezone: "Europe/Berlin"},
 	}
 	for i := range limits {
 		limits[i].Deadline = 10 * time.Second // a busy machine is not a ledger that is away
@@ -96,6 +104,11 @@ func testLimits() []limiter.Limit {
 		}
 	}
 	return limits
+}
+
+// testRules are the limits and what they refer to.
+func testRules() limiter.Rules {
+	return limiter.Rules{Limits: testLimits(), Assets: []limiter.Asset{{Code: "USD", Scale: 2}}}
 }
 
 // service is a server under test, on a ledger of its own.
@@ -165,7 +178,7 @@ func newLimiter(t testing.TB, driver ledgers.Driver, c *clock, r prometheus.Regi
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits, err := limiter.NewLimits(0, testLimits())
+	limits, err := limiter.NewRules(testRules())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,9 +33,9 @@ const (
 
 // Options change how a [Client] works.
 type Options struct {
-	// Token is what the server has as WEIR_TOKEN, if it has one.
+	// Token is what the server has as WEIR_TOKEN, if it has one; Transfer and Account always want it.
 	Token string
-	// AdminToken is what the server has as WEIR_ADMIN_TOKEN; Grant, Revoke and Journal want it.
+	// AdminToken is what the server has as WEIR_ADMIN_TOKEN; each call that says so wants it.
 	AdminToken string
 	// HTTPClient makes the calls; nil means one that gives up after 10 s and follows no redirects.
 	HTTPClient *http.Client
@@ -85,12 +85,18 @@ func (c *Client) Check(ctx context.Context, check wire.CheckRequest) (wire.Decis
 	for _, m := range check.Limits {
 		texts = append(texts, m.Subject)
 	}
+	return c.decide(ctx, "/v1/check", check, texts)
+}
+
+// decide asks for a decision. The texts are what the question has of the caller's own.
+func (c *Client) decide(ctx context.Context, path string, question any, texts []string,
+) (wire.Decision, error) {
 	err := sendable(texts...)
 	if err != nil {
 		return wire.Decision{}, err
 	}
 	var decision wire.Decision
-	err = c.call(ctx, http.MethodPost, "/v1/check", c.options.Token, check, &decision)
+	err = c.call(ctx, http.MethodPost, path, c.options.Token, question, &decision)
 	if err != nil {
 		return asDecision(err)
 	}
@@ -239,7 +245,8 @@ func problem(response *http.Response, data []byte) *Error {
 // asDecision turns a denial into the decision it is, and leaves other errors.
 func asDecision(err error) (wire.Decision, error) {
 	var e *Error
-	if !errors.As(err, &e) || e.Code != wire.CodeQuotaExceeded || e.denial == nil {
+	if !errors.As(err, &e) || e.denial == nil ||
+		e.Code != wire.CodeQuotaExceeded && e.Code != wire.CodeCreditsExhausted {
 		return wire.Decision{}, err
 	}
 	e.denial.NewIDRequired = e.NewIDRequired

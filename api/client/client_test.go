@@ -18,7 +18,7 @@ import (
 	"weir/limiter"
 )
 
-// start serves real limits: "api-requests" with 3 requests a minute.
+// start serves real limits: "api-requests" with 3 requests a minute, and others.
 func start(t testing.TB, now func() time.Time) (url string) {
 	t.Helper()
 	url, stop, err := serve(t.TempDir(), now)
@@ -38,8 +38,16 @@ func serve(dir string, now func() time.Time) (url string, stop func(), err error
 	if err != nil {
 		return "", nil, err
 	}
-	limits, err := limiter.NewLimits(0, []limiter.Limit{
-		{Name: "api-requests", Kind: limiter.RequestRate, Quota: 3, Window: time.Minute},
+	limits, err := limiter.NewRules(limiter.Rules{
+		Limits: []limiter.Limit{
+			{Name: "api-requests", Kind: limiter.RequestRate, Quota: 3, Window: time.Minute},
+			{Name: "daily-usd", Kind: limiter.TransferAmount, Asset: "USD", Quota: 100_000,
+				Window: 24 * time.Hour},
+			{Name: "spend", Kind: limiter.Budget, Asset: "USD", Quota: 10_000, Align: "month",
+				Timezone: "Europe/Berlin"},
+			{Name: "credits", Kind: limiter.Credits, Quota: 10},
+		},
+		Assets: []limiter.Asset{{Code: "USD", Scale: 2}},
 	})
 	if err != nil {
 		return "", nil, err
@@ -184,9 +192,9 @@ func TestChanges(t *testing.T) {
 		t.Errorf("got error %v, want bad-request", err)
 	}
 	limits, err := c.Limits(t.Context())
-	if err != nil || len(limits) != 1 || limits[0].Name != "api-requests" ||
+	if err != nil || len(limits) != 4 || limits[0].Name != "api-requests" ||
 		limits[0].Quota != wire.Count(3) {
-		t.Errorf("got %+v and error %v, want the one limit", limits, err)
+		t.Errorf("got %+v and error %v, want the first to be api-requests", limits, err)
 	}
 }
 

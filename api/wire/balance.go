@@ -1,5 +1,7 @@
 package wire
 
+import "time"
+
 // Balance is what a subject has on a limit.
 type Balance struct {
 	Limit   string `json:"limit"`
@@ -10,8 +12,11 @@ type Balance struct {
 	Used      Amount `json:"used"`
 	Remaining Amount `json:"remaining"`
 	// Overage is what was used beyond the quota.
-	Overage       Amount `json:"overage"`
-	WindowSeconds int64  `json:"window_seconds"`
+	Overage Amount `json:"overage"`
+	// WindowSeconds is as in a [State].
+	WindowSeconds int64 `json:"window_seconds"`
 	// ResetSeconds is the time until the next unit returns, 0 if none is out.
 	ResetSeconds int64 `json:"reset_seconds"`
+	// ResetsAt is as in a [State].
+	ResetsAt *time.Time `json:"resets_at,omitempty"`
 }

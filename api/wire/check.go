@@ -1,13 +1,15 @@
 package wire
 
+import "time"
+
 // CheckRequest asks whether a subject may do something, and charges it if so. It has one of two
 // forms: Limit, Subject and perhaps Cost; or Limits, decided all or nothing, with a Subject for
 // those that name none.
 type CheckRequest struct {
 	Limit   string `json:"limit,omitempty"`
 	Subject string `json:"subject,omitempty"`
-	// Cost in the limit's units; nil means 1 on request-rate and is refused on other kinds. With 0
-	// nothing is charged.
+	// Cost in the limit's units; nil means 1 on request-rate and concurrency and is refused on other
+	// kinds. With 0 nothing is charged.
 	Cost   *Amount  `json:"cost,omitempty"`
 	Limits []Member `json:"limits,omitempty"`
 	// ID names this attempt, at most 255 bytes: sent again it is charged once and answered the same.
@@ -48,12 +50,17 @@ type Decision struct {
 // State is what a subject has on one limit after a decision. Quota, Remaining and ResetSeconds are
 // nil where they were not read.
 type State struct {
-	Limit         string  `json:"limit"`
-	Subject       string  `json:"subject"`
-	Cost          Amount  `json:"cost"`
-	Quota         *Amount `json:"quota,omitempty"`
-	Remaining     *Amount `json:"remaining,omitempty"`
-	WindowSeconds int64   `json:"window_seconds"`
+	Limit     string  `json:"limit"`
+	Subject   string  `json:"subject"`
+	Cost      Amount  `json:"cost"`
+	Quota     *Amount `json:"quota,omitempty"`
+	Remaining *Amount `json:"remaining,omitempty"`
+	// WindowSeconds is how long a taken unit stays taken; with a calendar the length of the present
+	// period; 0 where units do not come back after a time.
+	WindowSeconds int64 `json:"window_seconds"`
 	// ResetSeconds is the time until the next unit returns, 0 if none is out.
 	ResetSeconds *int64 `json:"reset_seconds,omitempty"`
+	// ResetsAt is when the present period of a calendar ends, with the offset of the limit's time
+	// zone; nil for other limits.
+	ResetsAt *time.Time `json:"resets_at,omitempty"`
 }

@@ -3,7 +3,7 @@ package wire
 // Problem is the body of every answer that is not a success: a problem document as of RFC 9457,
 // sent as application/problem+json.
 type Problem struct {
-	// Type is set on denials only; see [TypeQuotaExceeded].
+	// Type is set with quota-exceeded only; see [TypeQuotaExceeded].
 	Type   string `json:"type,omitempty"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
@@ -37,24 +37,29 @@ type Code string
 
 // The codes of a [Problem].
 const (
-	CodeBadRequest        Code = "bad-request"
-	CodeUnauthorized      Code = "unauthorized"
-	CodeAdminDisabled     Code = "admin-disabled"
-	CodeUnknownLimit      Code = "unknown-limit"
-	CodeNotFound          Code = "not-found"
-	CodeMethodNotAllowed  Code = "method-not-allowed"
-	CodeIDExpired         Code = "id-expired"
-	CodeReservationClosed Code = "reservation-closed"
-	CodeBodyTooLarge      Code = "body-too-large"
-	CodeCostExceedsQuota  Code = "cost-exceeds-quota"
-	CodeIDConflict        Code = "id-conflict"
-	CodeQuotaInUse        Code = "quota-in-use"
-	CodeQuotaTooLarge     Code = "quota-too-large"
-	CodeQuotaExceeded     Code = "quota-exceeded"
-	CodeInternal          Code = "internal"
-	CodeBusy              Code = "busy"
-	CodeLedgerUnavailable Code = "ledger-unavailable"
-	CodeNotReady          Code = "not-ready"
+	CodeBadRequest         Code = "bad-request"
+	CodeUnauthorized       Code = "unauthorized"
+	CodeCreditsExhausted   Code = "credits-exhausted"
+	CodeAdminDisabled      Code = "admin-disabled"
+	CodeMoneyDisabled      Code = "money-disabled"
+	CodeUnknownLimit       Code = "unknown-limit"
+	CodeAccountUnknown     Code = "account-unknown"
+	CodeReservationUnknown Code = "reservation-unknown"
+	CodeNotFound           Code = "not-found"
+	CodeMethodNotAllowed   Code = "method-not-allowed"
+	CodeIDExpired          Code = "id-expired"
+	CodeReservationClosed  Code = "reservation-closed"
+	CodeBodyTooLarge       Code = "body-too-large"
+	CodeCostExceedsQuota   Code = "cost-exceeds-quota"
+	CodeIDConflict         Code = "id-conflict"
+	CodeInsufficientFunds  Code = "insufficient-funds"
+	CodeQuotaInUse         Code = "quota-in-use"
+	CodeQuotaTooLarge      Code = "quota-too-large"
+	CodeQuotaExceeded      Code = "quota-exceeded"
+	CodeInternal           Code = "internal"
+	CodeBusy               Code = "busy"
+	CodeLedgerUnavailable  Code = "ledger-unavailable"
+	CodeNotReady           Code = "not-ready"
 )
 
 // Meaning is what a code stands for. The server reads it from the code to the status, the client
@@ -77,8 +82,12 @@ type Meaning struct {
 var meanings = []Meaning{
 	{CodeBadRequest, 400, "Bad Request", 0, true},
 	{CodeUnauthorized, 401, "Unauthorized", 0, true},
+	{CodeCreditsExhausted, 402, "Payment Required", 0, false},
 	{CodeAdminDisabled, 403, "Forbidden", 0, true},
+	{CodeMoneyDisabled, 403, "Forbidden", 0, true},
 	{CodeUnknownLimit, 404, "Not Found", 0, true},
+	{CodeAccountUnknown, 404, "Not Found", 0, true},
+	{CodeReservationUnknown, 404, "Not Found", 0, true},
 	{CodeNotFound, 404, "Not Found", 0, true},
 	{CodeMethodNotAllowed, 405, "Method Not Allowed", 0, true},
 	{CodeIDExpired, 409, "Conflict", 0, false},
@@ -86,6 +95,7 @@ var meanings = []Meaning{
 	{CodeBodyTooLarge, 413, "Content Too Large", 0, true},
 	{CodeCostExceedsQuota, 422, "Unprocessable Content", 0, true},
 	{CodeIDConflict, 422, "Unprocessable Content", 0, false},
+	{CodeInsufficientFunds, 422, "Unprocessable Content", 0, false},
 	{CodeQuotaInUse, 422, "Unprocessable Content", 0, true},
 	{CodeQuotaTooLarge, 422, "Unprocessable Content", 0, true},
 	{CodeQuotaExceeded, 429, "Request cannot be satisfied as assigned quota has been exceeded", 0,

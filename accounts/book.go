@@ -82,7 +82,7 @@ type Book struct {
 
 	standings *lru.Cache[ledgers.ID, *standing]
 	operators sync.Map      // ids of operator accounts known to exist
-	changing  chan struct{} // held by the one grant or revocation under way
+	changing  chan struct{} // held by the one change of a quota under way
 }
 
 // NewBook returns a book on the ledger behind driver. The namespace must be the same for all books

@@ -16,6 +16,9 @@ type Charge struct {
 	Subject string
 	// Amount of units to take; with 0 the account only has to have a unit left.
 	Amount uint64
+	// Aside says that the request names the account, so that it counts for the id and for what the
+	// id stands for, but nothing is taken from it here.
+	Aside bool
 
 	account  ledgers.ID
 	standing *standing
@@ -97,10 +100,11 @@ type Attempt struct {
 	money *ledgers.Transfer
 }
 
-// NewAttempt prepares to take all charges, or none. An account may be named once, and at least one
-// amount is above 0. An empty id makes an attempt of its own each time; with an id, the same
-// charges are the same attempt, in whichever order they come. What else was sent, if it says more
-// than the charges, tells one request under the id from another.
+// NewAttempt prepares to take all charges, or none, but for those that are put aside. An account
+// may be named once, and at least one amount that is taken is above 0. An empty id makes an attempt
+// of its own each time; with an id, the same charges are the same attempt, in whichever order they
+// come. What else was sent, if it says more than the charges, tells one request under the id from
+// another.
 func (b *Book) NewAttempt(id string, charges []Charge, sent ...string) (Attempt, error) {
 	return b.newAttempt("check", id, Attempt{charges: charges}, sent...)
 }
@@ -118,15 +122,28 @@ func (b *Book) newAttempt(kind, id string, a Attempt, sent ...string) (Attempt, 
 	a.fingerprint = b.namespace.fingerprint(kind, a.sorted, sent...)
 	if id != "" {
 		a.First = b.namespace.attemptTransfer(kind, id, a.sorted)
-		return a, nil
+		return a.taking(), nil
 	}
 	first, err := NewTransfer()
 	if err != nil {
 		return Attempt{}, err
 	}
 	a.First = first
-	return a, nil
+	return a.taking(), nil
 }
+
+// taking returns the attempt without the charges that are put aside.
+func (a Attempt) taking() Attempt {
+	aside := func(c Charge) bool { return c.Aside }
+	if slices.ContainsFunc(a.charges, aside) {
+		a.charges = slices.DeleteFunc(slices.Clone(a.charges), aside)
+		a.sorted = inOrder(a.charges)
+	}
+	return a
+}
+
+// Fingerprint condenses the request, as it was sent. See [Book.Resume].
+func (a Attempt) Fingerprint() ledgers.Amount { return a.fingerprint }
 
 // Charges returns what the attempt takes, in the order it was named. The slice is the attempt's.
 func (a Attempt) Charges() []Charge { return a.charges }
@@ -357,32 +374,6 @@ func (a Attempt) take(c Charge, id ledgers.ID, now uint64) ledgers.Transfer {
 		t.Flags, t.Timeout = 0, 0
 	}
 	return t
-}
-
-// margin returns how much of the account's target has to stay free.
-func (c Charge) margin() uint64 {
-	if c.Limit.CloseAt == 0 {
-		return 0
-	}
-	newest, seen := c.standing.quota()
-	if !seen { // its first quota goes with the charge
-		return c.Limit.margin(c.Limit.Quota)
-	}
-	return c.Limit.margin(newest.target)
-}
-
-// relearn reads the newest steps after another node's step took the place of ours.
-func (b *Book) relearn(ctx context.Context, sorted []Charge, status ledgers.TransferStatus) error {
-	if !status.Exists() {
-		return fmt.Errorf("%w: %s for a quota step", ErrStatus, status)
-	}
-	for _, c := range sorted {
-		err := b.learnStep(ctx, c)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // inOrder returns the charges sorted by account: one order for all keeps the same request the same

@@ -24,15 +24,24 @@ func (b *Book) Revoke(ctx context.Context, id string, c Charge) (Result, error) 
 	return b.change(ctx, id, c, CodeRevocation)
 }
 
-// change makes one grant or revocation. They are made one at a time, so that two grants that fit
-// only one by one do not pass [MaxQuota] together.
-func (b *Book) change(ctx context.Context, id string, c Charge, code uint16) (Result, error) {
+// beginChange waits until no other change of a quota is under way. They are made one at a time, so
+// that two that fit only one by one do not pass [MaxQuota] together.
+func (b *Book) beginChange(ctx context.Context) (done func(), err error) {
 	select {
 	case b.changing <- struct{}{}:
-		defer func() { <-b.changing }()
+		return func() { <-b.changing }, nil
 	case <-ctx.Done():
-		return Result{}, fmt.Errorf("wait for another grant: %w", ctx.Err())
+		return nil, fmt.Errorf("wait for another change of a quota: %w", ctx.Err())
 	}
+}
+
+// change makes one grant or revocation.
+func (b *Book) change(ctx context.Context, id string, c Charge, code uint16) (Result, error) {
+	done, err := b.beginChange(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer done()
 	t := b.changeTransfer(id, c, code)
 	result, found, err := b.sent(ctx, t)
 	if err != nil || found {

@@ -21,7 +21,8 @@ type Payment struct {
 	From, To string
 	// Amount in the asset's smallest units, 1 to [MaxMoney].
 	Amount ledgers.Amount
-	// Charges are taken with the payment, all or nothing. An account may be named once.
+	// Charges are taken with the payment, all or nothing, but for those that are put aside. An account
+	// may be named once.
 	Charges []Charge
 }
 
@@ -53,7 +54,7 @@ func (b *Book) Pay(ctx context.Context, id string, p Payment) (Result, error) {
 func (b *Book) payment(id string, p Payment) Attempt {
 	sorted := inOrder(p.Charges)
 	first := b.namespace.MoneyTransfer(p.Asset.Code, p.From, id)
-	return Attempt{
+	a := Attempt{
 		First: first, charges: p.Charges, sorted: sorted,
 		fingerprint: b.namespace.moneyFingerprint(
 			"payment", p.Asset.Code, []string{p.From, p.To}, p.Amount, sorted),
@@ -66,6 +67,7 @@ func (b *Book) payment(id string, p Payment) Attempt {
 			Code:            CodePayment,
 		},
 	}
+	return a.taking()
 }
 
 // payable looks the accounts of a payment up before it is sent: a transfer that finds no account

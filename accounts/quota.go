@@ -163,9 +163,9 @@ func (b *Book) makeStep(ctx context.Context, c Charge, next step,
 }
 
 // Override gives the charge's subject a quota of its own, which stands until it is cleared whatever
-// the config says. What is used stays used, and grants are added to it; with 0 the subject is shut
-// out. The outcome is Replayed where the same override stands already, and TooLarge where the quota
-// would pass [MaxQuota] with the grants.
+// the config says. What is used stays used, and grants are added to it; with 0 a subject without
+// grants is shut out. The outcome is Replayed where the same override stands already, and TooLarge
+// where the quota would pass [MaxQuota] with the grants.
 func (b *Book) Override(ctx context.Context, c Charge, quota uint64) (Result, error) {
 	return b.setQuota(ctx, c, quota, sourceOverride)
 }
@@ -177,6 +177,11 @@ func (b *Book) ClearOverride(ctx context.Context, c Charge) (Result, error) {
 }
 
 func (b *Book) setQuota(ctx context.Context, c Charge, quota uint64, source uint8) (Result, error) {
+	done, err := b.beginChange(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer done()
 	openings, err := b.provision(ctx, []Charge{c})
 	if err != nil {
 		return Result{}, err
@@ -231,6 +236,32 @@ func (b *Book) learnStep(ctx context.Context, c Charge) error {
 	}
 	b.know(c, newest)
 	return nil
+}
+
+// relearn reads the newest steps after another node's step took the place of ours.
+func (b *Book) relearn(ctx context.Context, sorted []Charge, status ledgers.TransferStatus) error {
+	if !status.Exists() {
+		return fmt.Errorf("%w: %s for a quota step", ErrStatus, status)
+	}
+	for _, c := range sorted {
+		err := b.learnStep(ctx, c)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// margin returns how much of the account's target has to stay free.
+func (c Charge) margin() uint64 {
+	if c.Limit.CloseAt == 0 {
+		return 0
+	}
+	newest, seen := c.standing.quota()
+	if !seen { // its first quota goes with the charge
+		return c.Limit.margin(c.Limit.Quota)
+	}
+	return c.Limit.margin(newest.target)
 }
 
 // Refresh reads the quota steps that any node made on the limit since the ledger time since, and

@@ -201,13 +201,11 @@ func (b *Book) openOverage(ctx context.Context, charges []Charge) error {
 	return nil
 }
 
-// Resume returns the attempt that had this first transfer and these charges, for what has to be
-// done about it later.
-func (b *Book) Resume(first ledgers.ID, charges []Charge) Attempt {
-	sorted := inOrder(charges)
+// Resume returns the attempt that had this first transfer, this fingerprint and these charges, for
+// what has to be done about it later.
+func (b *Book) Resume(first ledgers.ID, fingerprint ledgers.Amount, charges []Charge) Attempt {
 	return Attempt{
-		First: first, charges: charges, sorted: sorted,
-		fingerprint: b.namespace.fingerprint("check", sorted),
+		First: first, charges: charges, sorted: inOrder(charges), fingerprint: fingerprint,
 	}
 }
 

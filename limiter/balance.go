@@ -2,9 +2,11 @@ package limiter
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"weir/accounts"
+	"weir/ledgers"
 )
 
 // Balance is what a subject has on a limit. Reading it charges and creates nothing.
@@ -18,6 +20,8 @@ type Balance struct {
 	Remaining uint64
 	// Overage is what was used beyond the quota.
 	Overage uint64
+	// Overridden says that the subject has a quota of its own, not the limit's.
+	Overridden bool
 	// Window, Reset and ResetsAt are as in a [State].
 	Window, Reset time.Duration
 	ResetsAt      time.Time
@@ -41,8 +45,10 @@ func (l *Limiter) Balance(ctx context.Context, limit, subject string) (Balance, 
 	}
 	s := state(c, read[0], l.book.Now())
 	return Balance{
-		Limit: limit, Subject: subject, Quota: s.Quota, Used: read[0].Used, Remaining: s.Remaining,
-		Overage: overage, Window: s.Window, Reset: s.Reset, ResetsAt: s.ResetsAt,
+		Limit: limit, Subject: subject,
+		Quota: s.Quota, Used: read[0].Used, Remaining: s.Remaining,
+		Overage: overage, Overridden: read[0].Overridden,
+		Window: s.Window, Reset: s.Reset, ResetsAt: s.ResetsAt,
 	}, nil
 }
 
@@ -76,4 +82,182 @@ type JournalQuery struct {
 	Reversed bool
 	// Size is the most entries wanted; 0 means accounts.MaxPage.
 	Size int
+}
+
+// Change is an admin's lasting change of one subject's quota.
+type Change struct {
+	Limit   string
+	Subject string
+	// Amount in the limit's units, 1 to [MaxCost].
+	Amount uint64
+	// ID names the change, required: sent again it is answered the same, for ever, and made once.
+	ID string
+}
+
+// Changed is the answer to a [Change] that was made.
+type Changed struct {
+	Transfer ledgers.ID
+	Replayed bool
+	// At is the ledger's time at which the change was made.
+	At time.Time
+	// Quota and Remaining are today's, after the change.
+	Quota     uint64
+	Remaining uint64
+}
+
+// Grant raises one subject's quota for good; it is not used up and does not come back by itself.
+// Errors: CodeIDConflict where the id named another change, CodeQuotaTooLarge.
+func (l *Limiter) Grant(ctx context.Context, c Change) (Changed, error) {
+	return l.change(ctx, c, l.book.Grant)
+}
+
+// Revoke lowers one subject's quota for good. Errors: CodeIDConflict where the id named another
+// change, CodeQuotaInUse where less is free than that, with the free amount; nothing is taken then.
+func (l *Limiter) Revoke(ctx context.Context, c Change) (Changed, error) {
+	return l.change(ctx, c, l.book.Revoke)
+}
+
+func (l *Limiter) change(ctx context.Context, c Change,
+	change func(context.Context, string, accounts.Charge) (accounts.Result, error),
+) (Changed, error) {
+	err := checkID(c.ID, true)
+	if err != nil {
+		return Changed{}, err
+	}
+	if c.Amount == 0 || c.Amount > MaxCost {
+		return Changed{}, badRequest("amount: want 1 to %d", uint64(MaxCost))
+	}
+	charge, err := l.account(c.Limit, c.Subject, c.Amount)
+	if err != nil {
+		return Changed{}, err
+	}
+	ctx, cancel := detached(ctx, adminDeadline)
+	defer cancel()
+	result, err := change(ctx, c.ID, charge.Charge)
+	l.memory.forget(charge.Account())
+	if err != nil { // it may be made all the same, now or later
+		l.afterwards(err, func() { l.memory.forget(charge.Account()) })
+		return Changed{}, undecided(err, c.ID)
+	}
+	balances, err := l.book.Balances(ctx, []accounts.Charge{charge.Charge})
+	if err != nil {
+		return Changed{}, undecided(err, c.ID)
+	}
+	err = changeRefused(c, result, balances[0])
+	if err != nil {
+		return Changed{}, err
+	}
+	return Changed{
+		Transfer: result.Transfer, Replayed: result.Outcome == accounts.Replayed,
+		At: instant(result.Timestamp), Quota: balances[0].Quota, Remaining: balances[0].Remaining,
+	}, nil
+}
+
+// changeRefused is the error for a change that was not made, nil if it was.
+func changeRefused(c Change, result accounts.Result, b accounts.Balance) error {
+	switch result.Outcome {
+	case accounts.Accepted, accounts.Replayed:
+		return nil
+	case accounts.Conflict:
+		return spent(result.Outcome, c.ID)
+	case accounts.TooLarge:
+		return &Error{
+			Code: CodeQuotaTooLarge, Limit: c.Limit,
+			Detail: fmt.Sprintf("the quota is %d; with %d more it would pass %d",
+				b.Quota, c.Amount, uint64(accounts.MaxQuota)),
+		}
+	default:
+		return &Error{
+			Code: CodeQuotaInUse, Limit: c.Limit, Free: b.Remaining, NewIDRequired: result.Burnt,
+			Detail: fmt.Sprintf("%d cannot be revoked: %d is free", c.Amount, b.Remaining),
+		}
+	}
+}
+
+// account finds the account of a subject on a limit.
+func (l *Limiter) account(name, subject string, amount uint64) (charge, error) {
+	limit, book, err := l.limits.Load().find(name)
+	if err != nil {
+		return charge{}, err
+	}
+	err = checkSubject(subject)
+	if err != nil {
+		return charge{}, err
+	}
+	return charge{Charge: l.book.NewCharge(book, subject, amount), limit: limit}, nil
+}
+
+// SubjectQuota is a subject's quota after an override was set or cleared.
+type SubjectQuota struct {
+	// Quota is the override, or the limit's quota, plus grants, less revocations; Remaining is what
+	// is free of it.
+	Quota     uint64
+	Remaining uint64
+	// Replayed says that it was so before, and nothing was written.
+	Replayed bool
+	// Overridden says that the subject has a quota of its own.
+	Overridden bool
+	// At is the ledger's time of the change.
+	At time.Time
+}
+
+// Override gives one subject a quota of its own, in the limit's units, which for a transfer-amount
+// limit are its asset's smallest, at most accounts.MaxQuota. It stands, whatever the config says,
+// until it is cleared. What is used stays used, and grants and revocations go on counting; a quota
+// of 0 shuts out a subject that has no grants. A lowering takes what is free, and the rest as it
+// comes back.
+//
+// Errors: CodeQuotaTooLarge, and CodeBadRequest for credits, which are granted and revoked. After
+// CodeLedgerUnavailable the outcome is unknown: the same call will tell.
+func (l *Limiter) Override(ctx context.Context, limit, subject string, quota uint64,
+) (SubjectQuota, error) {
+	if quota > accounts.MaxQuota {
+		return SubjectQuota{}, badRequest("quota: want at most %d", uint64(accounts.MaxQuota))
+	}
+	return l.setQuota(ctx, limit, subject, func(ctx context.Context, c accounts.Charge,
+	) (accounts.Result, error) {
+		return l.book.Override(ctx, c, quota)
+	})
+}
+
+// ClearOverride gives one subject the limit's quota again. Errors are as of [Limiter.Override].
+func (l *Limiter) ClearOverride(ctx context.Context, limit, subject string) (SubjectQuota, error) {
+	return l.setQuota(ctx, limit, subject, l.book.ClearOverride)
+}
+
+func (l *Limiter) setQuota(ctx context.Context, limit, subject string,
+	set func(context.Context, accounts.Charge) (accounts.Result, error),
+) (SubjectQuota, error) {
+	c, err := l.account(limit, subject, 0)
+	if err != nil {
+		return SubjectQuota{}, err
+	}
+	if c.limit.Kind == Credits {
+		return SubjectQuota{}, badRequest("limit %q is of kind %s: a subject has what it was granted",
+			limit, Credits)
+	}
+	ctx, cancel := detached(ctx, adminDeadline)
+	defer cancel()
+	result, err := set(ctx, c.Charge)
+	l.memory.forget(c.Account())
+	if err != nil { // it may be made all the same, now or later
+		l.afterwards(err, func() { l.memory.forget(c.Account()) })
+		return SubjectQuota{}, unknownEnd(err)
+	}
+	if result.Outcome == accounts.TooLarge {
+		return SubjectQuota{}, &Error{
+			Code: CodeQuotaTooLarge, Limit: limit,
+			Detail: fmt.Sprintf("with what was granted the quota would pass %d",
+				uint64(accounts.MaxQuota)),
+		}
+	}
+	balances, err := l.book.Balances(ctx, []accounts.Charge{c.Charge})
+	if err != nil {
+		return SubjectQuota{}, unknownEnd(err)
+	}
+	b := balances[0]
+	return SubjectQuota{
+		Quota: b.Quota, Remaining: b.Remaining, Replayed: result.Outcome == accounts.Replayed,
+		Overridden: b.Overridden, At: instant(result.Timestamp),
+	}, nil
 }

@@ -53,20 +53,23 @@ type State struct {
 	// Reset is the time until the next unit returns, in whole seconds rounded up; 0 if none is out, or
 	// none comes back by itself.
 	Reset time.Duration
+	// Shadow says that the limit is only tried out and took no part in the decision, and WouldDeny
+	// that it would have denied what the others let pass.
+	Shadow, WouldDeny bool
 	// ResetsAt is when the present period of a limit with a calendar ends, on the clocks of its time
 	// zone; zero of other limits.
 	ResetsAt time.Time
 }
 
 // Tightest returns the index in Limits of the limit that denied or, on an admission, of the one
-// that is closest to empty; -1 where nothing was read.
+// that is closest to empty, of those that decide; -1 where nothing was read.
 func (d *Decision) Tightest() int {
 	if d.Denied >= 0 {
 		return d.Denied
 	}
 	tightest := -1
 	for i, s := range d.Limits {
-		if !s.Known {
+		if !s.Known || s.Shadow {
 			continue
 		}
 		if tightest < 0 || emptier(s, d.Limits[tightest]) {
@@ -113,8 +116,7 @@ func hopeless(c accounts.Charge, b accounts.Balance) bool {
 func state(c charge, f figures, at uint64) State {
 	s := State{
 		Limit: c.limit.Name, Kind: c.limit.Kind, Asset: c.limit.asset, Subject: c.Subject,
-		Cost:   c.Amount,
-		Window: c.limit.Window, Known: f.known,
+		Cost: c.Amount, Window: c.limit.Window, Known: f.known, Shadow: c.limit.Shadow,
 	}
 	calendar := c.Charge.Limit.Calendar
 	if calendar != nil {

@@ -33,7 +33,7 @@ func (l *Limiter) unanswered(id string, charges []charge, attempt *accounts.Atte
 		return Decision{}, e
 	}
 	closed := attempt != nil && attempt.Holds() || slices.ContainsFunc(charges, func(c charge) bool {
-		return c.limit.OnFailure == Closed
+		return c.limit.OnFailure == Closed || c.limit.Shadow // which is counted as an error
 	})
 	if attempt != nil {
 		l.watch(*attempt, closed && id == "", cause)

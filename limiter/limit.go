@@ -93,7 +93,9 @@ type Limit struct {
 	// Asset is the code of the asset whose smallest units are counted; required for
 	// TransferAmount, none means plain units.
 	Asset string
-	// Shadow says that the limit is only tried out: it denies nothing.
+	// Shadow says that the limit is only tried out. It takes no part in the decision, denies nothing
+	// and has no say when the ledger does not answer. What was admitted without it is then charged on
+	// it by itself, as far as it would have admitted it; a reservation as a check is.
 	Shadow bool
 	// Ledger is the number of the limit's ledger; 0 derives it from the name.
 	Ledger uint32
@@ -156,6 +158,8 @@ func (l Limit) check() (key, reason string) {
 		return "on_failure", fmt.Sprintf("money is never let through: want %s", Closed)
 	case l.Shadow && l.Kind == TransferAmount:
 		return "shadow", "money is not moved for trying a limit out"
+	case l.Shadow && l.Kind == Concurrency:
+		return "shadow", "slots come back with the reservation, which a tried out limit is no part of"
 	case l.Deadline < 0 || l.Deadline > maxDeadline:
 		return "deadline", fmt.Sprintf("%v: want 1ms to %v", l.Deadline, maxDeadline)
 	}
@@ -235,6 +239,7 @@ type Limits struct {
 	books    []accounts.Limit
 	money    []Asset
 	assets   map[string]Asset // by code
+	groups   []Group
 }
 
 // Rules are what a config says: limits, and what they refer to.
@@ -243,6 +248,7 @@ type Rules struct {
 	Revision uint32
 	Limits   []Limit
 	Assets   []Asset
+	Groups   []Group
 }
 
 // NewLimits is [NewRules] for limits that need nothing else.
@@ -250,7 +256,7 @@ func NewLimits(revision uint32, limits []Limit) (*Limits, error) {
 	return NewRules(Rules{Revision: revision, Limits: limits})
 }
 
-// NewRules checks rules and returns them as a set. A limit or an asset that cannot be is a
+// NewRules checks rules and returns them as a set. A limit, an asset or a group that cannot be is a
 // [LimitError]; limits or assets that would share a ledger are an accounts.ErrLedgerNumber.
 func NewRules(rules Rules) (*Limits, error) {
 	revision, limits := rules.Revision, rules.Limits
@@ -298,6 +304,10 @@ func NewRules(rules Rules) (*Limits, error) {
 		set.books = append(set.books, book)
 	}
 	err = accounts.CheckLedgers(set.books, set.moneyBooks()...)
+	if err != nil {
+		return nil, err
+	}
+	err = set.addGroups(rules.Groups)
 	if err != nil {
 		return nil, err
 	}

@@ -110,24 +110,30 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Decision, error) {
 
 // decide is Check or Reserve.
 func (l *Limiter) decide(ctx context.Context, r Request) (Decision, error) {
-	charges, err := l.resolve(r)
+	q, err := l.resolve(r)
 	if err != nil {
 		l.metrics.failed(err)
 		return Decision{}, err
 	}
-	ctx, cancel := detached(ctx, deadline(charges))
+	ctx, cancel := detached(ctx, deadline(q))
 	defer cancel()
-	decision, err := l.check(ctx, r, charges)
+	decision, err := l.check(ctx, q)
 	if err != nil {
 		l.metrics.failed(err)
 		return Decision{}, err
 	}
-	l.metrics.decided(charges, decision)
+	l.metrics.decided(q.charges, decision)
+	l.tryOut(ctx, q, &decision)
 	return decision, nil
 }
 
-// deadline returns the shortest deadline of the limits that are charged.
-func deadline(charges []charge) time.Duration {
+// deadline returns the shortest deadline of the limits that decide; where all are only tried out,
+// of those.
+func deadline(q asked) time.Duration {
+	charges := q.charges
+	if len(charges) == 0 {
+		charges = q.named
+	}
 	shortest := maxDeadline
 	for _, c := range charges {
 		shortest = min(shortest, c.limit.Deadline)
@@ -140,8 +146,11 @@ func detached(ctx context.Context, deadline time.Duration) (context.Context, con
 	return context.WithTimeout(context.WithoutCancel(ctx), deadline)
 }
 
-func (l *Limiter) check(ctx context.Context, r Request, charges []charge) (Decision, error) {
-	id := r.ID
+func (l *Limiter) check(ctx context.Context, q asked) (Decision, error) {
+	id, charges := q.id, q.charges
+	if len(charges) == 0 { // all are only tried out
+		return Decision{Allowed: true, Denied: -1, At: instant(l.book.Now())}, nil
+	}
 	looks := 0
 	for _, c := range charges {
 		if c.Amount == 0 {
@@ -151,7 +160,7 @@ func (l *Limiter) check(ctx context.Context, r Request, charges []charge) (Decis
 	if looks == len(charges) {
 		return l.look(ctx, charges)
 	}
-	attempt, err := l.attempt(r, charges)
+	attempt, err := l.attempt(q)
 	if err != nil {
 		return Decision{}, failure(err)
 	}
@@ -185,11 +194,11 @@ func (l *Limiter) check(ctx context.Context, r Request, charges []charge) (Decis
 }
 
 // attempt prepares a check or a reservation.
-func (l *Limiter) attempt(r Request, charges []charge) (accounts.Attempt, error) {
-	if r.Hold == 0 {
-		return l.book.NewAttempt(r.ID, booked(charges))
+func (l *Limiter) attempt(q asked) (accounts.Attempt, error) {
+	if q.hold == 0 {
+		return l.book.NewAttempt(q.id, booked(q.named), q.sent...)
 	}
-	return l.book.NewHold(r.ID, booked(charges), uint32(r.Hold/time.Second))
+	return l.book.NewHold(q.id, booked(q.named), uint32(q.hold/time.Second), q.sent...)
 }
 
 // booked returns the charges as the books know them.

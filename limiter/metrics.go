@@ -9,6 +9,7 @@ import (
 // metrics count decisions. Labels hold limits and codes, never subjects or ids.
 type metrics struct {
 	decisions  *prometheus.CounterVec
+	shadow     *prometheus.CounterVec
 	errors     *prometheus.CounterVec
 	remembered prometheus.Counter
 	unread     prometheus.Counter
@@ -22,6 +23,11 @@ func newMetrics(registerer prometheus.Registerer) (metrics, error) {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
 			Help: "Decisions by limit and result: allowed, denied, replayed or degraded.",
+		}, []string{"limit", "result"}),
+		shadow: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_shadow_decisions_total",
+			Help: "What limits that are only tried out would have decided, of what the others let " +
+				"pass: allowed, denied, or error where the ledger did not say.",
 		}, []string{"limit", "result"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_check_errors_total",
@@ -54,7 +60,7 @@ func newMetrics(registerer prometheus.Registerer) (metrics, error) {
 		return m, nil
 	}
 	collectors := []prometheus.Collector{
-		m.decisions, m.errors, m.remembered, m.unread, m.setAside, m.units, m.late,
+		m.decisions, m.shadow, m.errors, m.remembered, m.unread, m.setAside, m.units, m.late,
 	}
 	for _, c := range collectors {
 		err := registerer.Register(c)
@@ -82,10 +88,13 @@ func (m *metrics) decided(charges []charge, d Decision) {
 }
 
 func (m *metrics) failed(err error) {
-	code := CodeInternal
+	m.errors.WithLabelValues(string(codeOf(err))).Inc()
+}
+
+func codeOf(err error) Code {
 	e, ok := errors.AsType[*Error](err)
-	if ok {
-		code = e.Code
+	if !ok {
+		return CodeInternal
 	}
-	m.errors.WithLabelValues(string(code)).Inc()
+	return e.Code
 }

@@ -1,7 +1,14 @@
 package limiter
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -39,6 +46,12 @@ type Member struct {
 // are charged, or none. Members that name one account are summed.
 type Request struct {
 	Members []Member
+	// Group names, instead of members, a [Group]. Fields are what its members' subjects are made of,
+	// each that any of them wants and no other, and Cost is what each member takes, as a
+	// [Member.Cost]; both are of use only with a group.
+	Group  string
+	Fields map[string]string
+	Cost   uint64
 	// ID names this attempt, at most [MaxID] bytes: sent again it is answered the same and charged
 	// once. Empty makes every request an attempt of its own.
 	ID string
@@ -53,41 +66,78 @@ type charge struct {
 	limit *Limit
 }
 
-// resolve checks a request and finds its limits: one charge for each account, in the order sent.
-func (l *Limiter) resolve(r Request) ([]charge, error) {
-	if len(r.Members) == 0 || len(r.Members) > MaxMembers {
-		return nil, badRequest("a request names 1 to %d limits, not %d", MaxMembers, len(r.Members))
+// newCharge is what a request takes of one account. On a limit that is only tried out, it is put
+// aside.
+func (l *Limiter) newCharge(limit *Limit, book accounts.Limit, subject string, cost uint64) charge {
+	c := charge{Charge: l.book.NewCharge(book, subject, cost), limit: limit}
+	c.Aside = limit.Shadow
+	return c
+}
+
+// asked is a checked request.
+type asked struct {
+	id    string
+	hold  time.Duration
+	named []charge // all that it names, one for each account, in the order sent
+	// charges are those of named that decide: all but what is put aside.
+	charges []charge
+	sent    []string // what was sent that the charges do not say
+}
+
+// askedOf completes a request.
+func askedOf(id string, named []charge) asked {
+	q := asked{id: id, named: named, charges: named}
+	aside := func(c charge) bool { return c.Aside }
+	if slices.ContainsFunc(named, aside) {
+		q.charges = slices.DeleteFunc(slices.Clone(named), aside)
+	}
+	return q
+}
+
+// resolve checks a request and finds its limits.
+func (l *Limiter) resolve(r Request) (asked, error) {
+	set := l.limits.Load()
+	members, sent := r.Members, []string(nil)
+	if r.Group != "" || len(r.Fields) > 0 {
+		var err error
+		members, sent, err = set.expand(r)
+		if err != nil {
+			return asked{}, err
+		}
+	}
+	if len(members) == 0 || len(members) > MaxMembers {
+		return asked{}, badRequest("a request names 1 to %d limits, not %d", MaxMembers, len(members))
 	}
 	err := checkID(r.ID, false)
 	if err != nil {
-		return nil, err
+		return asked{}, err
 	}
-	set := l.limits.Load()
-	charges := make([]charge, 0, len(r.Members))
-	for _, m := range r.Members {
+	charges := make([]charge, 0, len(members))
+	for _, m := range members {
 		limit, book, err := set.find(m.Limit)
 		if err != nil {
-			return nil, err
+			return asked{}, err
 		}
 		err = serves(limit, r.Hold > 0)
 		if err != nil {
-			return nil, err
+			return asked{}, err
 		}
 		cost, err := costOn(limit, m.Cost)
 		if err != nil {
-			return nil, err
+			return asked{}, err
 		}
 		err = checkSubject(m.Subject)
 		if err != nil {
-			return nil, err
+			return asked{}, err
 		}
-		c := charge{Charge: l.book.NewCharge(book, m.Subject, cost), limit: limit}
-		charges, err = merge(charges, c)
+		charges, err = merge(charges, l.newCharge(limit, book, m.Subject, cost))
 		if err != nil {
-			return nil, err
+			return asked{}, err
 		}
 	}
-	return charges, nil
+	q := askedOf(r.ID, charges)
+	q.hold, q.sent = r.Hold, sent
+	return q, nil
 }
 
 // merge adds a charge, or its cost to that of the same account.
@@ -170,4 +220,155 @@ func plain(s string) bool {
 		}
 	}
 	return true
+}
+
+// Group is a named set of limits: a request names it and says who it is about once, by fields.
+type Group struct {
+	// Name is as a limit's name.
+	Name string
+	// Limits are its members, 1 to [MaxMembers], each limit once.
+	Limits []GroupMember
+
+	fields []string // all that its members want, sorted
+}
+
+// GroupMember is a limit in a group, and whom a request is about there.
+type GroupMember struct {
+	Limit string
+	// Fields are the names of the fields whose values make the subject, 1 to [MaxMembers], each
+	// written as a limit's name. The value of a single one is the subject. The values of several are
+	// percent-encoded, every byte but A-Z a-z 0-9 - . _ ~, and joined by a slash in this order.
+	Fields []string
+}
+
+// Groups returns the groups in the order they were given. They are not to be changed.
+func (s *Limits) Groups() []Group { return slices.Clone(s.groups) }
+
+// addGroups checks groups, whose limits are known.
+func (s *Limits) addGroups(groups []Group) error {
+	for i, g := range groups {
+		refuse := func(key, format string, args ...any) error {
+			return &LimitError{
+				List: "groups", Index: i, Key: key, Reason: fmt.Sprintf(format, args...),
+			}
+		}
+		if !validName(g.Name) {
+			return refuse("name", "%q: want 1 to %d of A-Z a-z 0-9 . _ : -", g.Name, maxName)
+		}
+		first := slices.IndexFunc(s.groups, func(o Group) bool { return o.Name == g.Name })
+		if first >= 0 {
+			return refuse("name", "%q is that of groups[%d]", g.Name, first)
+		}
+		if len(g.Limits) == 0 || len(g.Limits) > MaxMembers {
+			return refuse("limits", "want 1 to %d, not %d", MaxMembers, len(g.Limits))
+		}
+		g.fields = nil
+		for k, m := range g.Limits {
+			key, reason := s.checkMember(g.Limits[:k], m)
+			if key != "" {
+				return refuse(fmt.Sprintf("limits[%d].%s", k, key), "%s", reason)
+			}
+			g.fields = append(g.fields, m.Fields...)
+		}
+		slices.Sort(g.fields)
+		g.fields = slices.Compact(g.fields)
+		s.groups = append(s.groups, g)
+	}
+	return nil
+}
+
+// checkMember returns what is wrong with a member that follows others, or empty texts.
+func (s *Limits) checkMember(before []GroupMember, m GroupMember) (key, reason string) {
+	at, known := s.byName[m.Limit]
+	twice := slices.ContainsFunc(before, func(o GroupMember) bool { return o.Limit == m.Limit })
+	switch {
+	case !known:
+		return "limit", fmt.Sprintf("there is no limit %q", m.Limit)
+	case s.list[at].Kind == TransferAmount:
+		return "limit", fmt.Sprintf("%q is of kind %s: only transfers are charged on it",
+			m.Limit, TransferAmount)
+	case twice:
+		return "limit", fmt.Sprintf("%q is named twice", m.Limit)
+	case len(m.Fields) == 0 || len(m.Fields) > MaxMembers:
+		return "fields", fmt.Sprintf("want 1 to %d, not %d", MaxMembers, len(m.Fields))
+	}
+	for i, field := range m.Fields {
+		if !validName(field) {
+			return "fields", fmt.Sprintf("%q: want 1 to %d of A-Z a-z 0-9 . _ : -", field, maxName)
+		}
+		if slices.Contains(m.Fields[:i], field) {
+			return "fields", fmt.Sprintf("%q is named twice", field)
+		}
+	}
+	return "", ""
+}
+
+// expand returns the members that a request of a group stands for, and what was sent: the id of a
+// request by a group is not that of one by its members.
+func (s *Limits) expand(r Request) (members []Member, sent []string, err error) {
+	if len(r.Members) > 0 || r.Group == "" {
+		return nil, nil, badRequest("want either limits, or a group and its fields")
+	}
+	at := slices.IndexFunc(s.groups, func(g Group) bool { return g.Name == r.Group })
+	if at < 0 {
+		return nil, nil, &Error{
+			Code: CodeUnknownLimit, Detail: fmt.Sprintf("there is no group %q", r.Group),
+		}
+	}
+	group := &s.groups[at]
+	sent = []string{"group", group.Name}
+	for _, field := range slices.Sorted(maps.Keys(r.Fields)) {
+		err = group.checkField(field, r.Fields[field])
+		if err != nil {
+			return nil, nil, err
+		}
+		sent = append(sent, field, r.Fields[field])
+	}
+	for _, field := range group.fields {
+		_, given := r.Fields[field]
+		if !given {
+			return nil, nil, badRequest("fields.%s is missing: group %q wants it", field, group.Name)
+		}
+	}
+	for _, m := range group.Limits {
+		members = append(members, Member{
+			Limit: m.Limit, Subject: m.subject(r.Fields), Cost: r.Cost,
+		})
+	}
+	cost := ""
+	if r.Cost != DefaultCost {
+		cost = strconv.FormatUint(r.Cost, 10)
+	}
+	return members, append(sent, cost), nil
+}
+
+// checkField refuses a field that the group does not know, or what cannot be a subject.
+func (g *Group) checkField(field, value string) error {
+	_, known := slices.BinarySearch(g.fields, field)
+	switch {
+	case !known:
+		return badRequest("fields: %q is unknown: group %q wants %s",
+			field, g.Name, strings.Join(g.fields, ", "))
+	case value == "":
+		return badRequest("fields.%s is empty", field)
+	}
+	err := checkSubject(value)
+	e, bad := errors.AsType[*Error](err)
+	if bad {
+		return badRequest("fields.%s: %s", field, e.Detail)
+	}
+	return nil
+}
+
+// subject is whom a request is about, by the values of its fields.
+func (m GroupMember) subject(values map[string]string) string {
+	if len(m.Fields) == 1 {
+		return values[m.Fields[0]]
+	}
+	parts := make([]string, len(m.Fields))
+	for i, field := range m.Fields {
+		// This escapes every byte but those that are to stay, and a space.
+		parts[i] = strings.ReplaceAll(url.QueryEscape(values[field]), "+", "%20")
+	}
+	return strings.Join(parts, "/")
 }

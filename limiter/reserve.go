@@ -59,7 +59,7 @@ type SettledLimit struct {
 // An id sent again is answered with the newest receipt while the reservation stands. After that it
 // is CodeReservationClosed where it was ended, CodeIDExpired where it timed out. Reservations
 // always fail closed, whatever the limits' policies are: what is let through without the ledger
-// has no receipt.
+// has no receipt. Nor has a reservation of limits that are all only tried out: it holds nothing.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (Decision, error) {
 	err := checkReservation(r)
 	if err != nil {
@@ -79,8 +79,8 @@ func checkReservation(r Request) error {
 			return nil
 		}
 	}
-	if len(r.Members) == 0 {
-		return nil // which is refused in words of its own
+	if len(r.Members) == 0 && (r.Group == "" || r.Cost > 0) {
+		return nil // no limit at all is refused in words of its own
 	}
 	return badRequest("cost: a reservation holds at least one unit")
 }
@@ -258,7 +258,8 @@ func closed(outcome accounts.Outcome, h accounts.Hold) error {
 	return e
 }
 
-// unknownEnd is the error of a call about a reservation that the ledger did not answer.
+// unknownEnd is the error of a call without an id, such as one about a reservation, that the ledger
+// did not answer.
 func unknownEnd(cause error) *Error {
 	e := failure(cause)
 	if e.Code == CodeLedgerUnavailable {

@@ -17,8 +17,10 @@ type spooled struct {
 	// At is the ledger's time of the decision in nanoseconds, as far as it was known.
 	At uint64 `json:"at"`
 	// First is the attempt's first transfer, as 32 hex digits.
-	First   string          `json:"first"`
-	Charges []spooledCharge `json:"charges"`
+	First string `json:"first"`
+	// Fingerprint of the request as it was sent, as 32 hex digits.
+	Fingerprint string          `json:"fingerprint"`
+	Charges     []spooledCharge `json:"charges"`
 }
 
 // spooledCharge is a charge and what its limit was at that time.
@@ -35,7 +37,10 @@ type spooledCharge struct {
 }
 
 func newSpooled(attempt accounts.Attempt, at uint64) spooled {
-	entry := spooled{At: at, First: attempt.First.String()}
+	entry := spooled{
+		At: at, First: attempt.First.String(),
+		Fingerprint: ledgers.ID(attempt.Fingerprint()).String(),
+	}
 	for _, c := range attempt.Charges() {
 		entry.Charges = append(entry.Charges, spooledCharge{
 			Limit: c.Limit.Name, Subject: c.Subject, Amount: c.Amount,
@@ -56,6 +61,10 @@ func (l *Limiter) resume(line []byte) (attempt accounts.Attempt, at uint64, err 
 		return accounts.Attempt{}, 0, err
 	}
 	first, err := ledgers.ParseID(entry.First)
+	if err != nil {
+		return accounts.Attempt{}, 0, err
+	}
+	fingerprint, err := ledgers.ParseID(entry.Fingerprint)
 	if err != nil {
 		return accounts.Attempt{}, 0, err
 	}
@@ -80,7 +89,7 @@ func (l *Limiter) resume(line []byte) (attempt accounts.Attempt, at uint64, err 
 		}
 		charges[i] = l.book.NewCharge(limit, c.Subject, c.Amount)
 	}
-	return l.book.Resume(first, charges), entry.At, nil
+	return l.book.Resume(first, ledgers.Amount(fingerprint), charges), entry.At, nil
 }
 
 // bookLines books some lines of a spool at the same time. It fails if one was not answered for; the

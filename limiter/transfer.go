@@ -34,9 +34,8 @@ type Transfer struct {
 // transfer is a checked Transfer.
 type transfer struct {
 	accounts.Payment
-	asset   Asset
-	id      string
-	charges []charge
+	asked
+	asset Asset
 }
 
 // Transfer moves money, and charges the limits for it, in one step: both or neither. The decision
@@ -57,7 +56,7 @@ func (l *Limiter) Transfer(ctx context.Context, t Transfer) (Decision, error) {
 		l.metrics.failed(err)
 		return Decision{}, err
 	}
-	ctx, cancel := detached(ctx, deadline(p.charges))
+	ctx, cancel := detached(ctx, deadline(p.asked))
 	defer cancel()
 	decision, err := l.transfer(ctx, p)
 	if err != nil {
@@ -65,6 +64,7 @@ func (l *Limiter) Transfer(ctx context.Context, t Transfer) (Decision, error) {
 		return Decision{}, err
 	}
 	l.metrics.decided(p.charges, decision)
+	l.tryOut(ctx, p.asked, &decision)
 	return decision, nil
 }
 
@@ -104,7 +104,7 @@ func (l *Limiter) resolveTransfer(t Transfer) (transfer, error) {
 		Payment: accounts.Payment{
 			Asset: asset.book(), From: t.From, To: t.To, Amount: amount, Charges: booked(charges),
 		},
-		asset: asset, id: t.ID, charges: charges,
+		asset: asset, asked: askedOf(t.ID, charges),
 	}, nil
 }
 
@@ -129,8 +129,7 @@ func (l *Limiter) transferCharges(set *Limits, asset Asset, amount ledgers.Amoun
 		if err != nil {
 			return nil, err
 		}
-		c := charge{Charge: l.book.NewCharge(book, m.Subject, cost), limit: limit}
-		charges, err = merge(charges, c)
+		charges, err = merge(charges, l.newCharge(limit, book, m.Subject, cost))
 		if err != nil {
 			return nil, err
 		}

@@ -117,6 +117,11 @@ func (b *Book) NewHold(id string, charges []Charge, seconds uint32, sent ...stri
 	return b.newAttempt("hold", id, Attempt{charges: charges, hold: seconds}, sent...)
 }
 
+// NewTrack prepares to book what was used already, by [Book.BookLate]. The id is required.
+func (b *Book) NewTrack(id string, c Charge) (Attempt, error) {
+	return b.newAttempt("track", id, Attempt{charges: []Charge{c}})
+}
+
 func (b *Book) newAttempt(kind, id string, a Attempt, sent ...string) (Attempt, error) {
 	a.sorted = inOrder(a.charges)
 	a.fingerprint = b.namespace.fingerprint(kind, a.sorted, sent...)

@@ -51,6 +51,7 @@ func TestGoldenIDs(t *testing.T) {
 		{"booking of the second charge", book.slot(Hold{First: hold}, 1, 1),
 			"2a49c851c47f84eab5300a9ec7b26691"},
 		{"its other half", book.slot(Hold{First: hold}, 1, 2), "06ac20c42633825dae62a6e33697b7d5"},
+		{"usage", ns.attemptTransfer("track", "id-1", one), "254c38ca93028ce1b013fca2ffa9844c"},
 		{"name", ns.NameAccount(alice, 0), "58d9785c1c5b8aba96e30e246be4eb8f"},
 		{"last part of a long name", ns.NameAccount(alice, 36), "3c3eaee749d58e03a0e649e1d6677f03"},
 		{"fingerprint of a hold", ledgers.ID(ns.fingerprint("hold", one, "30")),

@@ -28,8 +28,7 @@ const (
 func (l *Limiter) unanswered(id string, charges []charge, attempt *accounts.Attempt, cause error,
 ) (Decision, error) {
 	e := failure(cause)
-	silent := e.Code == CodeLedgerUnavailable || errors.Is(cause, ledgers.ErrBusy)
-	if !silent {
+	if !silent(e) {
 		return Decision{}, e
 	}
 	closed := attempt != nil && attempt.Holds() || slices.ContainsFunc(charges, func(c charge) bool {
@@ -55,8 +54,9 @@ func (l *Limiter) unanswered(id string, charges []charge, attempt *accounts.Atte
 	return d, nil
 }
 
-// keep spools an attempt that was let through, or counts it as dropped where that cannot be.
-func (l *Limiter) keep(attempt accounts.Attempt, now uint64) {
+// keep spools an attempt that was let through, or counts it as dropped and reports false where that
+// cannot be.
+func (l *Limiter) keep(attempt accounts.Attempt, now uint64) bool {
 	err := l.options.Spool.add(newSpooled(attempt, now))
 	result := "spooled"
 	if err != nil {
@@ -70,6 +70,7 @@ func (l *Limiter) keep(attempt accounts.Attempt, now uint64) {
 	for _, c := range attempt.Charges() {
 		l.metrics.units.WithLabelValues(c.Limit.Name, result).Add(float64(c.Amount))
 	}
+	return err == nil
 }
 
 // afterwards calls f once the call that cause says was given up is over. It reports false, and

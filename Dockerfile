@@ -1,11 +1,11 @@
 # weir with the TigerBeetle client, which needs cgo. The program is linked statically, so that it
-# runs on an image that has another C library than the one that it is built on.
+# runs on an image that has another C library, and brings its time zones along, as that has none.
 FROM golang:1.26-trixie AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=1 go build -trimpath -tags netgo,osusergo \
+RUN CGO_ENABLED=1 go build -trimpath -tags netgo,osusergo,timetzdata \
     -ldflags '-s -w -linkmode external -extldflags -static' -o /weir ./cmd/weir
 
 FROM alpine:3.22

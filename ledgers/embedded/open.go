@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -73,7 +74,7 @@ func (l *Ledger) open() error {
 	l.db, err = pebble.Open(l.dir, pebbleOptions(files, lock, l.options.memTableBytes, l.fail))
 	if err != nil {
 		_ = lock.Close()
-		return err
+		return notOpened(l.dir, l.options.fs, err)
 	}
 	err = l.startSafely()
 	if err != nil {
@@ -83,6 +84,22 @@ func (l *Ledger) open() error {
 		_ = lock.Close()
 	}
 	return err
+}
+
+// notOpened returns the error for a directory that was read, but that Pebble does not open: that of
+// the system, or ErrCorrupt where a file is missing or is not what the others say of it. For the
+// latter Pebble has no error of its own.
+func notOpened(dir string, files vfs.FS, err error) error {
+	store, unread := pebble.Peek(dir, files)
+	if unread != nil || !store.Exists || store.FormatMajorVersion > pebble.FormatNewest {
+		return err
+	}
+	var system *fs.PathError
+	var number syscall.Errno
+	if !errors.Is(err, fs.ErrNotExist) && (errors.As(err, &system) || errors.As(err, &number)) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
 // lockDir makes sure that dir exists and that nobody else has it open.

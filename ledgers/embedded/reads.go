@@ -269,6 +269,10 @@ func describe(dir string, err, meaning error) error {
 	switch {
 	case pebble.IsCorruptionError(err):
 		meaning = ErrCorrupt
+		info := pebble.ExtractDataCorruptionInfo(err)
+		if info != nil { // in its own words the error says nothing about it
+			err = fmt.Errorf("%s: %w", info.Path, info.Details)
+		}
 	case errors.Is(err, ErrCorrupt), errors.Is(err, meaning):
 		return fmt.Errorf("ledger in %s: %w", dir, err)
 	}

@@ -63,7 +63,7 @@ func verify(dir string, files vfs.FS) (report Report, err error) {
 	options.ReadOnly = true
 	db, err := pebble.Open(dir, options)
 	if err != nil {
-		return Report{}, describe(dir, err, errOpen)
+		return Report{}, describe(dir, notOpened(dir, files, err), errOpen)
 	}
 	v := &verifier{store: diskStore{db: db}}
 	err = errors.Join(v.run(), db.Close())

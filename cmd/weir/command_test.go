@@ -165,7 +165,7 @@ func TestCommandErrors(t *testing.T) {
 		{"ErrCheckLimit", []string{"check", "alice"}, []string{"want LIMIT SUBJECT"}},
 		{"ErrCheckBoth", []string{"check", "a", "alice", "--limit", "b"}, []string{"want only SUBJECT"}},
 		{"ErrCheckCost", []string{"check", "alice", "--limit", "a", "--cost", "1"}, []string{"NAME=COST"}},
-		{"ErrCost", []string{"check", "a", "alice", "--cost", "1.5"}, []string{"--cost: 1.5: want a whole"}},
+		{"ErrCost", []string{"check", "a", "alice", "--cost", "1.5e1"}, []string{"--cost: 1.5e1: want a"}},
 		{"ErrLimitCost", []string{"check", "alice", "--limit", "a=-1"}, []string{"--limit a: -1: want"}},
 		{"ErrAmount", []string{"grant", "a", "alice", "1e3"}, []string{"amount: 1e3: want a whole number"}},
 		{"ErrConfig", []string{"config", "check", "--config", "nowhere.yaml"},
@@ -312,5 +312,77 @@ func TestVersion(t *testing.T) {
 	ran := weir(t, "version")
 	if ran.status != 0 || !strings.HasPrefix(ran.out, "weir ") {
 		t.Errorf("got %d, %q, want 0 and a version", ran.status, ran.out)
+	}
+}
+
+// A ledger of which a file is gone, short or changed is not sound, and the file is named.
+func TestVerifyDamaged(t *testing.T) {
+	for _, damage := range []struct {
+		name, files string
+		do          func(path string, size int64) error
+	}{
+		{"TableMissing", "*.sst", func(path string, _ int64) error { return os.Remove(path) }},
+		{"TableShort", "*.sst", func(path string, size int64) error { return os.Truncate(path, size/2) }},
+		{"TableEmpty", "*.sst", func(path string, _ int64) error { return os.Truncate(path, 0) }},
+		{"TableChanged", "*.sst", changeByte},
+		{"ManifestMissing", "MANIFEST-*", func(path string, _ int64) error { return os.Remove(path) }},
+	} {
+		t.Run(damage.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "ledger")
+			writeTwice(t, dir)
+			wantSound(t, dir)
+			files, err := filepath.Glob(filepath.Join(dir, damage.files))
+			if err != nil || len(files) == 0 {
+				t.Fatalf("found no %s (%v)", damage.files, err)
+			}
+			last := files[len(files)-1]
+			info, err := os.Stat(last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = damage.do(last, info.Size())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := weir(t, "verify", dir)
+			number, _, _ := strings.Cut(filepath.Base(last), ".")
+			if got.status != exitNo || !strings.Contains(got.err, "damaged") ||
+				!strings.Contains(got.err, number) || strings.Contains(got.err, "<") {
+				t.Errorf("got exit status %d and %q, want 1 and what is the matter with %s", got.status,
+					got.err, last)
+			}
+		})
+	}
+}
+
+// changeByte inverts a bit in the middle of a file.
+func changeByte(path string, size int64) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	data[size/2] ^= 0x10
+	return os.WriteFile(path, data, 0o600)
+}
+
+// writeTwice makes a ledger that was opened twice, so that a part of it is no log any more.
+func writeTwice(t testing.TB, dir string) {
+	t.Helper()
+	for round := range uint64(2) {
+		ledger, err := embedded.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accounts := make([]ledgers.Account, 500)
+		for i := range accounts {
+			accounts[i] = ledgers.Account{
+				ID: ledgers.ID{Lo: round*1000 + uint64(i) + 1}, Ledger: 1, Code: 1,
+			}
+		}
+		_, err = ledger.CreateAccounts(t.Context(), accounts)
+		err = errors.Join(err, ledger.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -48,15 +48,13 @@ const (
 	envAdminToken = "WEIR_ADMIN_TOKEN"
 )
 
-// The keys of the config, and of a limit in it.
+// The keys of the config.
 var (
 	configKeys = []string{
-		"listen", "data", "drain", "ledger", "namespace", "revision", "retention", "limits",
+		"listen", "data", "drain", "ledger", "namespace", "revision", "retention",
+		"assets", "limits", "groups",
 	}
 	ledgerKeys = []string{"driver", "cluster", "addresses"}
-	limitKeys  = []string{
-		"name", "kind", "quota", "window", "on_failure", "deadline", "ledger", "remaining",
-	}
 	// settings are the keys that the environment and flags may override.
 	settings = []string{
 		"listen", "data", "drain", "ledger.driver", "ledger.cluster", "ledger.addresses",
@@ -158,7 +156,7 @@ func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %q: want host:port, as in %s", c.Listen, defaultListen)
 	}
-	c.Limits, err = parseLimits(file["limits"], uint32(revision))
+	c.Limits, err = parseRules(file, uint32(revision))
 	if err != nil {
 		return nil, err
 	}
@@ -166,25 +164,33 @@ func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
 	return c, err
 }
 
-// retentionFor returns how long transfers are kept: at least as long as the longest window, since
-// what is taken stands in them.
+// retentionFor returns how long transfers are kept: at least as long as the longest window or
+// period, since what is taken stands in them.
 func retentionFor(wanted time.Duration, given bool, limits *limiter.Limits) (time.Duration, error) {
 	var longest limiter.Limit
 	for _, l := range limits.All() {
-		if l.Window > longest.Window {
+		if l.Longest() > longest.Longest() {
 			longest = l
 		}
 	}
 	switch {
 	case !given:
-		return max(defaultRetention, longest.Window), nil
+		return max(defaultRetention, longest.Longest()), nil
 	case wanted < 0:
 		return 0, fmt.Errorf("retention: %v: want a positive duration, or 0 to keep all", wanted)
-	case wanted > 0 && wanted < longest.Window:
-		return 0, fmt.Errorf("retention: %v is shorter than the window of limit %q, %v",
-			wanted, longest.Name, longest.Window)
+	case wanted > 0 && wanted < longest.Longest():
+		return 0, fmt.Errorf("retention: %v is shorter than %s", wanted, span(longest))
 	}
 	return wanted, nil
+}
+
+// span says how long what is taken from a limit may stay taken.
+func span(l limiter.Limit) string {
+	if l.Align == "" {
+		return fmt.Sprintf("the window of limit %q, %v", l.Name, l.Window)
+	}
+	return fmt.Sprintf("the longest %s of limit %q, for which %v are kept", l.Align, l.Name,
+		l.Longest())
 }
 
 // settingReader reads the settings that stand alone. It remembers the first error.
@@ -211,7 +217,9 @@ func newSettingReader(file map[string]any, flags *pflag.FlagSet) (*settingReader
 		}
 	}
 	alone := maps.Clone(file)
-	delete(alone, "limits") // viper would change the case of keys in them
+	for _, list := range []string{"assets", "limits", "groups"} {
+		delete(alone, list) // viper would change the case of keys in them
+	}
 	err := v.MergeConfigMap(alone)
 	if err != nil {
 		return nil, err
@@ -264,7 +272,7 @@ func (s *settingReader) duration(key string) time.Duration {
 	return d
 }
 
-// checkAllKeys checks the keys of a config but for those of limits.
+// checkAllKeys checks the keys of a config but for those in its lists.
 func checkAllKeys(file map[string]any) error {
 	err := checkKeys("", file, configKeys)
 	if err != nil {

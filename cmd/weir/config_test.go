@@ -77,6 +77,18 @@ func TestConfigWorking(t *testing.T) {
 				if l.OnFailure != limiter.Open || l.Deadline != 250*time.Millisecond {
 					line += fmt.Sprintf(" %s %v", l.OnFailure, l.Deadline)
 				}
+				if l.Align != "" {
+					line += fmt.Sprintf(" by %s in %q", l.Align, l.Timezone)
+				}
+				if l.CloseAt > 0 {
+					line += fmt.Sprintf(" closes at %d", l.CloseAt)
+				}
+				if l.Asset != "" {
+					line += " of " + l.Asset
+				}
+				if l.Shadow {
+					line += " in the shadow"
+				}
 				got = append(got, line)
 			}
 			want := wants(t, path)

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // time zones are the same on any machine
 
 	"github.com/spf13/cobra"
 )

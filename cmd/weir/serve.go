@@ -108,6 +108,8 @@ type service struct {
 	listener net.Listener
 	// registry has all metrics, spooled only those of the limiter, which are quicker to read alone.
 	registry, spooled *prometheus.Registry
+	// assets are all that were ever in force, by code.
+	assets map[string]limiter.Asset
 	// load reads the config anew.
 	load         func() (*config, error)
 	reloadFailed prometheus.Gauge
@@ -118,8 +120,10 @@ func newService(ctx context.Context, c *config, logger *slog.Logger, token, admi
 ) (*service, error) {
 	s := &service{
 		config: c, log: logger, registry: prometheus.NewRegistry(), spooled: prometheus.NewRegistry(),
+		assets: make(map[string]limiter.Asset),
 	}
 	s.deadline = longestDeadline(c.Limits)
+	s.keepAssets(c.Limits)
 	s.reloadFailed = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_config_reload_failed",
 		Help: "1 if the config was unsound when it was last read anew, so that older rules hold.",
@@ -147,7 +151,7 @@ func newService(ctx context.Context, c *config, logger *slog.Logger, token, admi
 // longestDeadline is the longest that any limit waits for the ledger. No call is waited for longer,
 // those that are for no request included.
 func longestDeadline(limits *limiter.Limits) time.Duration {
-	deadline := time.Duration(guard.DefaultDeadline)
+	deadline := guard.DefaultDeadline
 	for _, l := range limits.All() {
 		deadline = max(deadline, l.Deadline)
 	}
@@ -258,18 +262,33 @@ func (s *service) reload() {
 		s.log.Error("the config was not read anew, the old limits hold", "error", err)
 		return
 	}
+	s.keepAssets(next.Limits)
 	s.limiter.SetLimits(next.Limits)
 	s.reloadFailed.Set(0)
 	s.log.Info("the config was read anew", "limits", len(next.Limits.All()))
+}
+
+// keepAssets remembers assets, also those that a later config leaves out.
+func (s *service) keepAssets(limits *limiter.Limits) {
+	for _, a := range limits.Assets() {
+		s.assets[a.Code] = a
+	}
 }
 
 // checkReload refuses limits that the ledger as it was opened cannot serve, and warns of settings
 // that a running process does not change.
 func (s *service) checkReload(next *config) error {
 	for _, l := range next.Limits.All() {
-		if s.config.Retention > 0 && l.Window > s.config.Retention {
-			return fmt.Errorf("limit %q: its window, %v, is longer than transfers are kept, %v: "+
-				"restart weir to keep them longer", l.Name, l.Window, s.config.Retention)
+		if s.config.Retention > 0 && l.Longest() > s.config.Retention {
+			return fmt.Errorf("transfers are kept for %v, which is shorter than %s: restart weir to "+
+				"keep them longer", s.config.Retention, span(l))
+		}
+	}
+	for _, a := range next.Limits.Assets() {
+		known, ok := s.assets[a.Code]
+		if ok && known != a {
+			return fmt.Errorf("asset %q: its scale and its ledger never change: they say what the money "+
+				"is that there is", a.Code)
 		}
 	}
 	if deadline := longestDeadline(next.Limits); deadline > s.deadline {
@@ -280,7 +299,7 @@ func (s *service) checkReload(next *config) error {
 	if next.Listen != old.Listen || next.Data != old.Data || next.Namespace != old.Namespace ||
 		next.Retention != old.Retention || next.Drain != old.Drain ||
 		next.Driver.describe(next) != old.Driver.describe(old) {
-		s.log.Warn("settings other than revision and limits change with a restart only")
+		s.log.Warn("settings other than revision and rules change with a restart only")
 	}
 	return nil
 }

@@ -263,6 +263,53 @@ func TestServeReloadErrWindowBeyondRetention(t *testing.T) {
 	if got := s.limiter.Limits().All()[0].Quota; got != 10 {
 		t.Errorf("got quota %d, want that of the old config, 10", got)
 	}
+	rewrite(t, s, "limits: [{name: a, kind: request-rate, quota: 9, align: month, deadline: 30s}]")
+	if got := s.limiter.Limits().All()[0].Quota; got != 10 {
+		t.Errorf("a month: got quota %d, want that of the old config, 10", got)
+	}
+}
+
+// rewrite puts a text in the place of a service's config.
+func rewrite(t testing.TB, s *service, text string) {
+	t.Helper()
+	err := os.WriteFile(s.config.Path, []byte(text), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.load = func() (*config, error) { return loadConfig(s.config.Path, nil) }
+	s.reload()
+}
+
+// All that rules say can be read anew, but what an asset is: an asset that was left out for a while
+// comes back as it was.
+func TestServeReloadRules(t *testing.T) {
+	c := testConfig(t, "{name: a, kind: request-rate, quota: 10, window: 300s}")
+	s, _ := startService(t, c)
+	const money = `
+assets: [{code: USD, scale: %d, ledger: %d}]
+limits:
+  - {name: a, kind: budget, quota: "%s", asset: USD, align: week, timezone: Europe/Berlin,
+     close_at: 0.9, shadow: on, deadline: 30s}
+`
+	const plain = "limits: [{name: a, kind: credits, quota: 3, deadline: 30s}]\n"
+	for _, step := range []struct {
+		text  string
+		quota uint64 // in force
+	}{
+		{fmt.Sprintf(money, 2, 7, "10.00"), 1000},
+		{fmt.Sprintf(money, 3, 7, "10.00"), 1000},
+		{fmt.Sprintf(money, 2, 8, "11.00"), 1000},
+		{plain, 3},
+		{fmt.Sprintf(money, 3, 7, "10.00"), 3},
+		{fmt.Sprintf(money, 2, 7, "11.00"), 1100},
+		{"retention: 24h\n" + plain, 3}, // with a warning
+		{"limits: [{name: a, kind: budget, quota: 4, align: week, timezone: Nowhere}]", 3},
+	} {
+		rewrite(t, s, step.text)
+		if got := s.limiter.Limits().All()[0].Quota; got != step.quota {
+			t.Errorf("after %s: got quota %d, want %d", step.text, got, step.quota)
+		}
+	}
 }
 
 // SIGTERM under load: whoever is answered with yes has paid, and nobody else has.

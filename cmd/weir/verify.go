@@ -6,8 +6,66 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/ledgers"
 	"weir/ledgers/embedded"
+	"weir/limiter"
 )
+
+func newConfigCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Look at the config",
+		Args:  wantArgs(0),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newConfigCheckCommand())
+	return cmd
+}
+
+func newConfigCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say whether the config is sound, and what limits it makes",
+		Long: `Say whether the config is sound, and what limits it makes: exit with 0 if it is sound,
+1 if it is not, 2 if that cannot be told, as when there is none.`,
+		Args: wantArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if _, unsound := errors.AsType[*unsoundError](err); unsound {
+				return sayNo(cmd, err)
+			}
+			if err != nil {
+				return err
+			}
+			var rows []string
+			for _, l := range c.Limits.All() {
+				rows = append(rows, configRow(c.Limits, l))
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "config %s is sound\n", c.Path)
+			if err != nil {
+				return err
+			}
+			return printTable(cmd.OutOrStdout(), "LIMIT\tKIND\tQUOTA\tWINDOW\tLEDGER", rows...)
+		},
+	}
+	addConfigFlag(cmd)
+	return cmd
+}
+
+// configRow shows a limit of a config.
+func configRow(limits *limiter.Limits, l limiter.Limit) string {
+	quota, window := fmt.Sprint(l.Quota), "-"
+	if asset, ok := limits.AssetOf(l.Name); ok && asset != nil {
+		quota = asset.Format(ledgers.AmountOf(l.Quota)) + " " + asset.Code
+	}
+	switch {
+	case l.Align != "":
+		window = l.Align + " in " + firstOf(l.Timezone, "UTC")
+	case l.Window > 0:
+		window = l.Window.String()
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%d", l.Name, l.Kind, quota, window, l.Ledger)
+}
 
 func newVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{

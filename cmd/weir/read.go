@@ -71,3 +71,55 @@ func entryRow(e wire.Entry) string {
 	return fmt.Sprintf("%s\t%s\t%s\t%v\t%s\t%s", e.At.Format(time.RFC3339Nano), e.Kind, e.Side,
 		e.Amount, expires, e.Transfer)
 }
+
+func newBalanceCommand() *cobra.Command {
+	var a asker
+	cmd := &cobra.Command{
+		Use:   "balance LIMIT SUBJECT",
+		Short: "Show what a subject has on a limit, charging nothing",
+		Args:  wantArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			weir, err := a.client()
+			if err != nil {
+				return err
+			}
+			b, err := weir.Balance(cmd.Context(), args[0], args[1])
+			if err != nil {
+				return a.failure(err)
+			}
+			return a.print(cmd.OutOrStdout(), b,
+				"LIMIT\tSUBJECT\tQUOTA\tUSED\tREMAINING\tOVERAGE\tWINDOW S\tRESET S",
+				fmt.Sprintf("%s\t%s\t%v\t%v\t%v\t%v\t%d\t%d", b.Limit, b.Subject, b.Quota, b.Used,
+					b.Remaining, b.Overage, b.WindowSeconds, b.ResetSeconds))
+		},
+	}
+	a.addFlags(cmd)
+	return cmd
+}
+
+func newLimitsCommand() *cobra.Command {
+	var a asker
+	cmd := &cobra.Command{
+		Use:   "limits",
+		Short: "List the limits in force",
+		Args:  wantArgs(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			weir, err := a.client()
+			if err != nil {
+				return err
+			}
+			limits, err := weir.Limits(cmd.Context())
+			if err != nil {
+				return a.failure(err)
+			}
+			rows := make([]string, len(limits))
+			for i, l := range limits {
+				rows[i] = fmt.Sprintf("%s\t%s\t%v\t%d", l.Name, l.Kind, l.Quota, l.WindowSeconds)
+			}
+			return a.print(cmd.OutOrStdout(), wire.Limits{Limits: limits},
+				"LIMIT\tKIND\tQUOTA\tWINDOW S", rows...)
+		},
+	}
+	a.addFlags(cmd)
+	return cmd
+}

@@ -111,10 +111,10 @@ func (c *chore) run(ctx context.Context, logger *slog.Logger) {
 	switch {
 	case ctx.Err() != nil: // it was stopped
 	case err != nil && !c.failed:
-		logger.Error("upkeep failed, and is tried again", "so", c.name, "error", err)
+		logger.Error("upkeep failed, and is tried again", "effect", c.name, "error", err)
 		c.failed = true
 	case err == nil && c.failed:
-		logger.Info("upkeep works again", "no longer", c.name)
+		logger.Info("upkeep works again", "no more", c.name)
 		c.failed = false
 	}
 }

@@ -267,3 +267,31 @@ func TestChargeErrors(t *testing.T) {
 			accounts.ErrLedgerNumber)
 	})
 }
+
+// What is put aside counts for the id and for what it stands for; nothing is taken of it.
+func TestChargeAside(t *testing.T) {
+	clock := newClock()
+	book := newBook(t, openLedger(t, clock), clock)
+	alice := book.NewCharge(limitOf("api", 10, 60), "alice", 3)
+	aside := book.NewCharge(limitOf("tried", 10, 60), "alice", 3)
+	aside.Aside = true
+
+	first := charge(t, book, "a", aside, alice)
+	wantOutcome(t, first, accounts.Accepted)
+	wantBalance(t, book, alice, 10, 3, 7)
+	wantBalance(t, book, aside, 10, 0, 10)
+
+	other := aside
+	other.Amount = 4
+	wantOutcome(t, charge(t, book, "a", alice, other), accounts.Conflict)
+	wantOutcome(t, charge(t, book, "a", alice), accounts.Accepted) // an id of other accounts
+	taken := aside
+	taken.Aside = false
+	again := charge(t, book, "a", alice, taken)
+	wantOutcome(t, again, accounts.Replayed)
+	if again.Transfer != first.Transfer {
+		t.Errorf("replay: got %s, want %s", again.Transfer, first.Transfer)
+	}
+	wantBalance(t, book, alice, 10, 6, 4)
+	wantBalance(t, book, aside, 10, 0, 10)
+}

@@ -91,7 +91,7 @@ func (a *asker) check(cmd *cobra.Command, request wire.CheckRequest) error {
 	rows := make([]string, len(decision.Limits))
 	for i, s := range decision.Limits {
 		rows[i] = fmt.Sprintf("%s\t%s\t%v\t%s\t%s\t%s", s.Limit, s.Subject, s.Cost,
-			orDash(s.Quota), orDash(s.Remaining), orDash(s.ResetSeconds))
+			orDash(s.Quota), orDash(s.Remaining), resetCell(s.ResetSeconds, s.ResetsAt))
 	}
 	err = a.print(cmd.OutOrStdout(), decision,
 		"LIMIT\tSUBJECT\tCOST\tQUOTA\tREMAINING\tRESET S", rows...)
@@ -124,4 +124,12 @@ func verdict(d *wire.Decision) string {
 		words = append(words, "with a new id")
 	}
 	return strings.Join(words, ", ")
+}
+
+// resetCell says when units come back, of a calendar also as a time.
+func resetCell(seconds *int64, at *time.Time) string {
+	if at == nil {
+		return orDash(seconds)
+	}
+	return orDash(seconds) + ", at " + at.Format(time.RFC3339)
 }

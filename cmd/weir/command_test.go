@@ -59,7 +59,7 @@ func TestClientCommands(t *testing.T) {
 		{"revoke a alice 5 --id s", 0, `\na +alice +5 +10 +0 +false `},
 		{"journal a alice", 0, `quota +credit +10 +- .*\n.* charge +debit +1 +2.*Z .*\n.* charge `},
 		{"journal a alice --reversed", 0, `^AT .*\n.* revocation +debit +5 +- .*\n.* grant +credit +5 `},
-		{"limits", 0, `\na +request-rate +10 +300\nb +bandwidth +1000 +300\n$`},
+		{"limits", 0, `\na +request-rate +10 +5m0s +open +-\nb +bandwidth +1000 +5m0s +open +-\n$`},
 	}
 	for _, row := range rows {
 		got := weir(t, strings.Fields(row.args)...)

@@ -91,6 +91,13 @@ func TestConfigWorking(t *testing.T) {
 				}
 				got = append(got, line)
 			}
+			for _, g := range c.Limits.Groups() {
+				var members []string
+				for _, m := range g.Limits {
+					members = append(members, fmt.Sprintf("%s by %v", m.Limit, m.Fields))
+				}
+				got = append(got, "group "+g.Name+" of "+strings.Join(members, " and "))
+			}
 			want := wants(t, path)
 			if strings.Join(got, "\n") != strings.Join(want, "\n") {
 				t.Errorf("got limits\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

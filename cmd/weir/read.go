@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -89,8 +90,8 @@ func newBalanceCommand() *cobra.Command {
 			}
 			return a.print(cmd.OutOrStdout(), b,
 				"LIMIT\tSUBJECT\tQUOTA\tUSED\tREMAINING\tOVERAGE\tWINDOW S\tRESET S",
-				fmt.Sprintf("%s\t%s\t%v\t%v\t%v\t%v\t%d\t%d", b.Limit, b.Subject, b.Quota, b.Used,
-					b.Remaining, b.Overage, b.WindowSeconds, b.ResetSeconds))
+				fmt.Sprintf("%s\t%s\t%v\t%v\t%v\t%v\t%d\t%s", b.Limit, b.Subject, b.Quota, b.Used,
+					b.Remaining, b.Overage, b.WindowSeconds, resetCell(&b.ResetSeconds, b.ResetsAt)))
 		},
 	}
 	a.addFlags(cmd)
@@ -114,12 +115,47 @@ func newLimitsCommand() *cobra.Command {
 			}
 			rows := make([]string, len(limits))
 			for i, l := range limits {
-				rows[i] = fmt.Sprintf("%s\t%s\t%v\t%d", l.Name, l.Kind, l.Quota, l.WindowSeconds)
+				rows[i] = limitRow(l)
 			}
 			return a.print(cmd.OutOrStdout(), wire.Limits{Limits: limits},
-				"LIMIT\tKIND\tQUOTA\tWINDOW S", rows...)
+				"LIMIT\tKIND\tQUOTA\tWINDOW\tON FAILURE\tNOTES", rows...)
 		},
 	}
 	a.addFlags(cmd)
 	return cmd
+}
+
+func limitRow(l wire.Limit) string {
+	closeAt := 0.0
+	if l.CloseAt != nil {
+		closeAt = *l.CloseAt
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", l.Name, l.Kind,
+		strings.TrimSpace(l.Quota.String()+" "+l.Asset),
+		windowCell(time.Duration(l.WindowSeconds)*time.Second, l.Align, l.Timezone), l.OnFailure,
+		notesCell(closeAt, l.Shadow))
+}
+
+// windowCell says when units come back.
+func windowCell(window time.Duration, align, timezone string) string {
+	switch {
+	case align != "":
+		return align + " in " + firstOf(timezone, "UTC")
+	case window == 0:
+		return "-"
+	default:
+		return window.String()
+	}
+}
+
+// notesCell says what few limits have.
+func notesCell(closeAt float64, shadow bool) string {
+	var notes []string
+	if closeAt > 0 && closeAt < 1 {
+		notes = append(notes, fmt.Sprintf("closes at %v", closeAt))
+	}
+	if shadow {
+		notes = append(notes, "shadow")
+	}
+	return firstOf(strings.Join(notes, ", "), "-")
 }

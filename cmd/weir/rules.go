@@ -18,7 +18,9 @@ var (
 		"name", "kind", "quota", "window", "align", "timezone", "close_at", "asset", "shadow",
 		"on_failure", "deadline", "ledger", "remaining",
 	}
-	assetKeys = []string{"code", "scale", "ledger"}
+	assetKeys  = []string{"code", "scale", "ledger"}
+	groupKeys  = []string{"name", "limits"}
+	memberKeys = []string{"limit", "fields"}
 )
 
 // parseRules reads the lists of limits, of assets and of groups.
@@ -36,6 +38,10 @@ func parseRules(file map[string]any, revision uint32) (*limiter.Limits, error) {
 	}
 	if len(rules.Limits) == 0 {
 		return nil, fmt.Errorf("limits: there are none, so there is nothing to decide")
+	}
+	rules.Groups, err = parseList("groups", file["groups"], groupKeys, parseGroup)
+	if err != nil {
+		return nil, err
 	}
 	set, err := limiter.NewRules(rules)
 	return set, inWords(err, file)
@@ -155,6 +161,38 @@ func parseLimit(r *valueReader, assets []limiter.Asset) limiter.Limit {
 	return l
 }
 
+func parseGroup(r *valueReader) limiter.Group {
+	r.need("name", "limits")
+	g := limiter.Group{Name: read(r, "name", asText)}
+	members, err := parseList(r.at+".limits", r.values["limits"], memberKeys,
+		func(r *valueReader) limiter.GroupMember {
+			r.need("limit", "fields")
+			return limiter.GroupMember{Limit: read(r, "limit", asText), Fields: read(r, "fields", asTexts)}
+		})
+	if r.err == nil {
+		r.err = err // it has its path
+	}
+	g.Limits = members
+	return g
+}
+
+// asTexts reads a list of texts.
+func asTexts(value any) ([]string, error) {
+	list, ok := value.([]any)
+	if !ok {
+		return nil, fmt.Errorf("%v: want a list, as in [user]", value)
+	}
+	texts := make([]string, len(list))
+	for i, item := range list {
+		text, err := asText(item)
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = text
+	}
+	return texts, nil
+}
+
 // asMoney reads an amount of an asset in its smallest units. It has to be text: nobody can tell
 // whether a number without a point means those.
 func asMoney(value any, asset limiter.Asset) (uint64, error) {
@@ -215,6 +253,9 @@ func asTimezone(value any) (string, error) {
 	return name, nil
 }
 
+// wholeBudget is 1 in millionths.
+const wholeBudget = 1_000_000
+
 // fraction is how a part of 1 is written, to six places.
 var fraction = regexp.MustCompile(`^(0|1)(?:\.([0-9]{1,6}))?$`)
 
@@ -226,7 +267,7 @@ func asMillionths(value any) (uint32, error) {
 		return 0, fmt.Errorf("%s: want a part of 1 with at most 6 places, as in 0.95", text)
 	}
 	millionths, err := strconv.ParseUint(parts[1]+(parts[2] + "000000")[:6], 10, 32)
-	if err != nil || millionths == 0 || millionths > 1_000_000 {
+	if err != nil || millionths == 0 || millionths > wholeBudget {
 		return 0, fmt.Errorf("%s: want more than 0, at most 1", text)
 	}
 	return uint32(millionths), nil

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,34 +39,41 @@ func newConfigCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var rows []string
-			for _, l := range c.Limits.All() {
-				rows = append(rows, configRow(c.Limits, l))
-			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "config %s is sound\n", c.Path)
 			if err != nil {
 				return err
 			}
-			return printTable(cmd.OutOrStdout(), "LIMIT\tKIND\tQUOTA\tWINDOW\tLEDGER", rows...)
+			return printRules(cmd.OutOrStdout(), c.Limits)
 		},
 	}
 	addConfigFlag(cmd)
 	return cmd
 }
 
-// configRow shows a limit of a config.
-func configRow(limits *limiter.Limits, l limiter.Limit) string {
-	quota, window := fmt.Sprint(l.Quota), "-"
-	if asset, ok := limits.AssetOf(l.Name); ok && asset != nil {
-		quota = asset.Format(ledgers.AmountOf(l.Quota)) + " " + asset.Code
+// printRules shows the limits and the groups of a config.
+func printRules(out io.Writer, rules *limiter.Limits) error {
+	var rows []string
+	for _, l := range rules.All() {
+		quota := fmt.Sprint(l.Quota)
+		asset, _ := rules.AssetOf(l.Name)
+		if asset != nil {
+			quota = asset.Format(ledgers.AmountOf(l.Quota)) + " " + asset.Code
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s", l.Name, l.Kind, quota,
+			windowCell(l.Window, l.Align, l.Timezone), l.OnFailure, l.Ledger,
+			notesCell(float64(l.CloseAt)/wholeBudget, l.Shadow)))
 	}
-	switch {
-	case l.Align != "":
-		window = l.Align + " in " + firstOf(l.Timezone, "UTC")
-	case l.Window > 0:
-		window = l.Window.String()
+	err := printTable(out, "LIMIT\tKIND\tQUOTA\tWINDOW\tON FAILURE\tLEDGER\tNOTES", rows...)
+	if err != nil || len(rules.Groups()) == 0 {
+		return err
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%d", l.Name, l.Kind, quota, window, l.Ledger)
+	rows = nil
+	for _, g := range rules.Groups() {
+		for _, m := range g.Limits {
+			rows = append(rows, fmt.Sprintf("%s\t%s\t%s", g.Name, m.Limit, strings.Join(m.Fields, "/")))
+		}
+	}
+	return printTable(out, "GROUP\tLIMIT\tFIELDS", rows...)
 }
 
 func newVerifyCommand() *cobra.Command {

@@ -201,8 +201,8 @@ func (b *Book) keepReplayed(ctx context.Context, a Attempt, replayed Result) (Re
 		return replayed, nil
 	}
 	charged, err := b.newestMembers(ctx, a.First)
-	if err != nil || len(charged) != a.charging() {
-		return replayed, err // a prepaid balance that stayed behind: it was replaced before
+	if err != nil || len(charged) != a.charging() || !charged[0].Flags.Has(ledgers.Pending) {
+		return replayed, err // beside a prepaid balance, which does not lead to what was replaced
 	}
 	now, err := b.Time(ctx)
 	if err != nil {

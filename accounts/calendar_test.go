@@ -284,6 +284,32 @@ func TestCalendarReplacementLost(t *testing.T) {
 	}
 }
 
+// What was replaced is undone as it is now.
+func TestCalendarUndo(t *testing.T) {
+	clock := newClock()
+	faulty := ledgertest.NewFaulty(openLedger(t, clock))
+	book := newBook(t, faulty, clock)
+	c := book.NewCharge(daily(t), "bob", 60)
+	attempt, err := book.NewAttempt("", []accounts.Charge{c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.at(t, 0, "10:00:00")
+	charge(t, book, "", book.NewCharge(daily(t), "bob", 1))
+	faulty.Inject(ticking(clock, 5*time.Second, 0))
+	_, err = book.Charge(context.Background(), attempt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		err = book.Undo(context.Background(), attempt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantBalance(t, book, c, 100, 1, 99)
+	}
+}
+
 // An answer that takes longer than the time-out itself finds nothing to put right.
 func TestCalendarAnsweredTooLate(t *testing.T) {
 	clock := newClock()

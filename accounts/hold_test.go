@@ -61,7 +61,9 @@ var holdTests = []struct {
 	{"ReleaseOfChecks", testReleaseOfChecks},
 	{"Renew", testRenew},
 	{"Several", testSettleSeveral},
-	{"SamePlaceInARace", testEndsRace},
+	{"Moved", testMoved},
+	{"LateOverage", testLateOverage},
+	{"Race", testEndsRace},
 	{"Names", testHoldNames},
 	{"Strangers", testHoldStrangers},
 	{"Retries", testHoldRetries},
@@ -409,6 +411,11 @@ func testRenew(t *testing.T, d desk) {
 	if replay.Transfer != third.Transfer || replay.ExpiresAt != third.ExpiresAt {
 		t.Errorf("the id again: got %+v, want the newest receipt %+v", replay, third)
 	}
+	again = renew(t, d.book, first.Transfer, 3)
+	wantOutcome(t, again, accounts.Replayed)
+	if again.Transfer != third.Transfer {
+		t.Errorf("the first renewal once more: got %+v, want the newest receipt", again)
+	}
 	for _, receipt := range []ledgers.ID{first.Transfer, second.Transfer, third.Transfer} {
 		h, s := settle(t, d.stranger(), receipt, map[string]uint64{"spend": 4})
 		if h.First != third.Transfer || s.Late {
@@ -434,6 +441,75 @@ func testSettleSeveral(t *testing.T, d desk) {
 	d.wantOverage(t, spend, 0)
 }
 
+// Who read a hold before it was renewed is told to read it again.
+func testMoved(t *testing.T, d desk) {
+	held := d.hold(t, "", 1, d.of(spend, 10))
+	book := d.stranger()
+	h := find(t, book, held.Transfer)
+	renewed := renew(t, d.book, held.Transfer, 30)
+	moved := func(result accounts.Result, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOutcome(t, result, accounts.Moved)
+	}
+	ctx := context.Background()
+	end := func() {
+		t.Helper()
+		moved(book.Release(ctx, h))
+		moved(book.Renew(ctx, h, 30))
+		s, err := book.Settle(ctx, h, []uint64{20})
+		moved(s.Result, err)
+	}
+	end()
+	d.advance(1100 * time.Millisecond)
+	end()
+	d.wantUsed(t, spend, 10)
+	wantOutcome(t, release(t, book, renewed.Transfer), accounts.Accepted)
+}
+
+// Late, others may have taken what was held.
+func testLateOverage(t *testing.T, d desk) {
+	held := d.hold(t, "", 1, d.of(spend, 10))
+	d.advance(1100 * time.Millisecond)
+	wantOutcome(t, charge(t, d.book, "", d.of(spend, 95)), accounts.Accepted)
+	for range 2 {
+		_, s := settle(t, d.stranger(), held.Transfer, map[string]uint64{"spend": 7})
+		if !s.Late || s.Booked[0] != 7 || s.Overage[0] != 2 {
+			t.Errorf("7 with 5 left: got %+v, want 2 overage", s)
+		}
+	}
+	d.wantUsed(t, spend, 100)
+	d.wantOverage(t, spend, 2)
+}
+
+// What a book remembers of what is out follows the ends of holds.
+func TestNextAfterHolds(t *testing.T) {
+	clock := newClock()
+	d := newDesk(t, clock)
+	start := uint64(clock.Now().UnixNano())
+	wantNext := func(used uint64, seconds uint64) {
+		t.Helper()
+		for _, book := range []*accounts.Book{d.book, d.stranger()} { // remembered, and read
+			c := book.NewCharge(spend, "alice", 0)
+			next, err := book.Next(context.Background(), c, used)
+			if err != nil || next < start+seconds*1e9 || next > start+seconds*1e9+1e9 {
+				t.Errorf("next: got %d, %v, want %d s", next-start, err, seconds)
+			}
+		}
+	}
+	charge(t, d.book, "", d.of(spend, 5))
+	short, long := d.hold(t, "", 10, d.of(spend, 5)), d.hold(t, "", 30, d.of(spend, 5))
+	wantNext(15, 10)
+	release(t, d.book, short.Transfer)
+	wantNext(10, 30)
+	long = renew(t, d.book, long.Transfer, 40)
+	wantNext(10, 40)
+	settle(t, d.book, long.Transfer, map[string]uint64{"spend": 3})
+	wantNext(8, 60)
+}
+
 // Of all that end one hold at the same time, one wins; the others are told so.
 func testEndsRace(t *testing.T, d desk) {
 	const callers = 4
@@ -446,8 +522,11 @@ func testEndsRace(t *testing.T, d desk) {
 		won, used := 0, uint64(0)
 		renewed := 0
 		var group sync.WaitGroup
-		for i := range 3 * callers {
-			h := find(t, books[i%2], held.Transfer)
+		var holds [3 * callers]accounts.Hold
+		for i := range holds {
+			holds[i] = find(t, books[i%2], held.Transfer)
+		}
+		for i, h := range holds {
 			group.Go(func() {
 				var result accounts.Result
 				var err error

@@ -12,8 +12,7 @@ import (
 
 func newCheckCommand() *cobra.Command {
 	var a asker
-	var cost, id string
-	var limits []string
+	var r checkFlags
 	cmd := &cobra.Command{
 		Use:   "check {LIMIT | --limit NAME[=COST]...} SUBJECT",
 		Short: "Decide one request and charge it",
@@ -25,60 +24,83 @@ With --limit, several limits are decided as one: all are charged or none.`,
   weir check --limit api-requests --limit egress=52000 alice`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request, err := checkRequest(args, limits, cost, id)
+			request, err := r.request("check", args)
 			if err != nil {
 				return err
 			}
-			return a.check(cmd, request)
+			weir, err := a.client()
+			if err != nil {
+				return err
+			}
+			decision, err := weir.Check(cmd.Context(), request)
+			return a.decided(cmd, decision, err)
 		},
 	}
 	a.addFlags(cmd)
-	cmd.Flags().StringVar(&cost, "cost", "", "`units` to take (default 1 on request-rate limits)")
-	cmd.Flags().StringVar(&id, "id", "",
-		"`name` of this attempt: sent again it is charged once and answered the same")
-	cmd.Flags().StringArrayVar(&limits, "limit", nil, "a limit and perhaps a cost, `NAME[=COST]`")
+	r.addFlags(cmd)
 	return cmd
 }
 
-// checkRequest makes a request of what the command line says.
-func checkRequest(args, limits []string, cost, id string) (wire.CheckRequest, error) {
-	request := wire.CheckRequest{Subject: args[len(args)-1], ID: id}
-	switch {
-	case len(limits) == 0 && len(args) != 2:
-		return request, fmt.Errorf("check: want LIMIT SUBJECT, or --limit NAME and SUBJECT")
-	case len(limits) > 0 && len(args) != 1:
-		return request, fmt.Errorf("check: with --limit, want only SUBJECT")
-	case len(limits) > 0 && cost != "":
-		return request, fmt.Errorf("check: with --limit, the cost goes there: --limit NAME=COST")
-	}
-	var err error
-	if len(limits) == 0 {
-		request.Limit = args[0]
-		if cost != "" {
-			request.Cost, err = parseAmount("--cost", cost)
-		}
-		return request, err
-	}
-	for _, limit := range limits {
-		name, cost, given := strings.Cut(limit, "=")
-		member := wire.Member{Limit: name}
-		if given {
-			member.Cost, err = parseAmount("--limit "+name, cost)
-		}
-		if err != nil {
-			return request, err
-		}
-		request.Limits = append(request.Limits, member)
-	}
-	return request, nil
+// checkFlags are what a check and a reservation can say, beside their arguments.
+type checkFlags struct {
+	cost, id string
+	limits   []string
 }
 
-func (a *asker) check(cmd *cobra.Command, request wire.CheckRequest) error {
-	weir, err := a.client()
-	if err != nil {
-		return err
+func (f *checkFlags) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.cost, "cost", "",
+		"`units` to take (default 1 on request-rate and concurrency limits)")
+	cmd.Flags().StringVar(&f.id, "id", "",
+		"`name` of this attempt: sent again it is charged once and answered the same")
+	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "a limit and perhaps a cost, `NAME[=COST]`")
+}
+
+// request makes a request of what the command line says.
+func (f *checkFlags) request(command string, args []string) (wire.CheckRequest, error) {
+	request := wire.CheckRequest{ID: f.id}
+	var err error
+	if f.cost != "" {
+		request.Cost, err = parseAmount("--cost", f.cost)
 	}
-	decision, err := weir.Check(cmd.Context(), request)
+	switch {
+	case err != nil:
+		return request, err
+	case len(f.limits) == 0 && len(args) != 2:
+		return request, fmt.Errorf("%s: want LIMIT SUBJECT, or --limit NAME and SUBJECT", command)
+	case len(f.limits) > 0 && len(args) != 1:
+		return request, fmt.Errorf("%s: with --limit, want only SUBJECT", command)
+	case len(f.limits) > 0 && f.cost != "":
+		return request, fmt.Errorf("%s: with --limit, the cost goes there: --limit NAME=COST", command)
+	}
+	request.Subject = args[len(args)-1]
+	if len(f.limits) == 0 {
+		request.Limit = args[0]
+		return request, nil
+	}
+	request.Limits, err = parseMembers(f.limits)
+	return request, err
+}
+
+// parseMembers reads limits with perhaps a cost each, NAME[=COST].
+func parseMembers(texts []string) ([]wire.Member, error) {
+	var members []wire.Member
+	for _, text := range texts {
+		name, cost, given := strings.Cut(text, "=")
+		member := wire.Member{Limit: name}
+		if given {
+			amount, err := parseAmount("--limit "+name, cost)
+			if err != nil {
+				return nil, err
+			}
+			member.Cost = amount
+		}
+		members = append(members, member)
+	}
+	return members, nil
+}
+
+// decided prints a decision, or what went wrong. A denial ends the command with a status of its own.
+func (a *asker) decided(cmd *cobra.Command, decision wire.Decision, err error) error {
 	if err != nil {
 		return a.failure(err)
 	}

@@ -71,9 +71,10 @@ Commands exit with 0 for yes or done, 1 for no (denied, not sound) and 2 for an 
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		newServeCommand(), newCheckCommand(), newBalanceCommand(), newGrantCommand(),
-		newRevokeCommand(), newJournalCommand(), newLimitsCommand(), newConfigCommand(),
-		newVerifyCommand(), newReplayCommand(), newVersionCommand(),
+		newServeCommand(), newCheckCommand(), newBalanceCommand(), newLimitsCommand(),
+		newTransferCommand(), newAccountsCommand(), newDepositCommand(), newWithdrawCommand(),
+		newGrantCommand(), newRevokeCommand(), newJournalCommand(),
+		newConfigCommand(), newVerifyCommand(), newReplayCommand(), newVersionCommand(),
 	)
 	return root
 }
@@ -172,6 +173,12 @@ func idOr(cmd *cobra.Command, id string) (string, error) {
 	id = rand.Text()
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "id: %s\n", id)
 	return id, err
+}
+
+// addIDFlag lets a change that needs an id be given one.
+func addIDFlag(cmd *cobra.Command, id *string) {
+	cmd.Flags().StringVar(id, "id", "",
+		"`name` of this "+cmd.Name()+" (default one that is made and printed)")
 }
 
 // wantArgs refuses any other number of arguments than those of the command's Use.

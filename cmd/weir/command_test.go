@@ -25,9 +25,51 @@ const twoLimits = `{name: a, kind: request-rate, quota: 10, window: 300s}
 func askable(t *testing.T) {
 	t.Helper()
 	s, _ := startService(t, testConfig(t, twoLimits))
+	ask(t, s)
+}
+
+// ask points the client commands at a weir.
+func ask(t *testing.T, s *service) {
+	t.Helper()
 	t.Setenv(envServer, s.address())
 	t.Setenv(envToken, testToken)
 	t.Setenv(envAdminToken, testAdminToken)
+}
+
+// textConfig loads a config of this text, for a port and a directory of its own.
+func textConfig(t testing.TB, text string) *config {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "weir.yaml")
+	err := os.WriteFile(path, []byte(text), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mustLoad(t, path, nil)
+	c.Listen, c.Data, c.Drain = "127.0.0.1:0", filepath.Join(dir, "data"), 0
+	return c
+}
+
+// commandRow is a command line of a session.
+type commandRow struct {
+	args   string
+	status int
+	out    string // a regular expression
+}
+
+// wantSession runs command lines in order: later ones see what earlier ones did.
+func wantSession(t *testing.T, rows []commandRow) {
+	t.Helper()
+	for _, row := range rows {
+		got := weir(t, strings.Fields(row.args)...)
+		if got.status != row.status || !regexp.MustCompile(row.out).MatchString(got.out) {
+			t.Errorf("weir %s: got exit status %d and\n%s%swant %d and %s",
+				row.args, got.status, got.out, got.err, row.status, row.out)
+		}
+		if failed := got.status == exitError; failed != (strings.Count(got.err, "\n") == 1) {
+			t.Errorf("weir %s: got error output %q, want one line for an error", row.args, got.err)
+		}
+	}
 }
 
 // A session with the client commands, in order: later lines see what earlier ones did.
@@ -35,11 +77,7 @@ func askable(t *testing.T) {
 // tidy:table the command lines of a session and what they print
 func TestClientCommands(t *testing.T) {
 	askable(t)
-	rows := []struct {
-		args   string
-		status int
-		out    string // a regular expression
-	}{
+	wantSession(t, []commandRow{
 		{"check a alice", 0, `^allowed, transfer [0-9a-f]{32}\nLIMIT .*\na +alice +1 +10 +9 +300\n$`},
 		{"check a alice --cost 9 --id x", 0, `allowed, .*\n.*\na +alice +9 +10 +0 +`},
 		{"check a alice --cost 9 --id x", 0, `allowed, transfer [0-9a-f]+, replayed\n`},
@@ -60,16 +98,48 @@ func TestClientCommands(t *testing.T) {
 		{"journal a alice", 0, `quota +credit +10 +- .*\n.* charge +debit +1 +2.*Z .*\n.* charge `},
 		{"journal a alice --reversed", 0, `^AT .*\n.* revocation +debit +5 +- .*\n.* grant +credit +5 `},
 		{"limits", 0, `\na +request-rate +10 +5m0s +open +-\nb +bandwidth +1000 +5m0s +open +-\n$`},
-	}
-	for _, row := range rows {
-		got := weir(t, strings.Fields(row.args)...)
-		if got.status != row.status || !regexp.MustCompile(row.out).MatchString(got.out) {
-			t.Errorf("weir %s: got exit status %d and\n%s%swant %d and %s",
-				row.args, got.status, got.out, got.err, row.status, row.out)
-		}
-		if failed := got.status == exitError; failed != (strings.Count(got.err, "\n") == 1) {
-			t.Errorf("weir %s: got error output %q, want one line for an error", row.args, got.err)
-		}
+	})
+}
+
+const moneyConfig = `
+assets: [{code: USD, scale: 2}]
+limits:
+  - {name: pay, kind: transfer-amount, quota: "1000.00", asset: USD, window: 24h, deadline: 30s}
+  - {name: spend, kind: budget, quota: "20.00", asset: USD, align: month, timezone: Europe/Berlin,
+     close_at: 0.9, deadline: 30s}
+  - {name: pays, kind: request-rate, quota: 3, window: 300s, deadline: 30s}
+`
+
+// tidy:table the command lines of a session and what they print
+func TestMoneyCommands(t *testing.T) {
+	s, _ := startService(t, textConfig(t, moneyConfig))
+	ask(t, s)
+	wantSession(t, []commandRow{
+		{"accounts USD alice", 2, `^$`},
+		{"deposit USD alice 5000 --id d1", 0, `\nUSD +alice +5000(.00)? +5000.00 +false +[0-9a-f]{32}\n$`},
+		{"deposit USD alice 5000 --id d1", 0, `\nUSD +alice +5000(.00)? +5000.00 +true `},
+		{"deposit USD alice 0.001 --id d2", 2, `^$`},
+		{"transfer pay alice bob 1 --id t0", 2, `^$`}, // bob was never given any
+		{"deposit USD bob 0.01 --id d3", 0, `\nUSD +bob +0.01 +0.01 +false `},
+		{"transfer pay alice bob 999.99 --id t1", 0,
+			`^allowed, transfer [0-9a-f]{32}\n.*\npay +alice +999.99 +1000.00 +0.01 +86400\n$`},
+		{"transfer pay alice bob 999.99 --id t1", 0, `^allowed, transfer [0-9a-f]{32}, replayed\n`},
+		{"transfer pay alice bob 0.02 --id t2", 1, `^denied, retry after .*, with a new id\n`},
+		{"transfer pay bob alice 1000.00 --limit pays --id t3", 0, `\npays +bob +1 +3 +2 `},
+		{"transfer pay carol alice 1 --id t4", 2, `^$`},
+		{"accounts USD alice", 0, `^ASSET +SUBJECT +BALANCE\nUSD +alice +5000.01\n$`},
+		{"withdraw USD alice 0.01 --id w1", 0, `\nUSD +alice +0.01 +5000.00 +false `},
+		{"withdraw USD alice 5000.01 --id w2", 2, `^$`},
+		{"check spend alice --cost 17.99", 0,
+			`\nspend +alice +17.99 +20.00 +2.01 +\d+, at \d{4}-\d\d-01T00:00:00\+0[12]:00\n$`},
+		{"check spend alice --cost 0.02", 1, `^denied, retry after `},
+		{"balance spend alice", 0, `\nspend +alice +20.00 +17.99 +2.01 +0.00 +\d+ +\d+, at `},
+		{"limits", 0, `\npay +transfer-amount +1000.00 USD +24h0m0s +closed +-\n` +
+			`spend +budget +20.00 USD +month in Europe/Berlin +closed +closes at 0.9\n`},
+	})
+	got := weir(t, "transfer", "pay", "alice", "bob", "1")
+	if got.status != exitNo || !strings.HasPrefix(got.err, "id: ") {
+		t.Errorf("a transfer without an id: got %d, %q, want 1 and the id made", got.status, got.err)
 	}
 }
 

@@ -61,7 +61,6 @@ func newChangeCommand(name string,
 		},
 	}
 	a.addFlags(cmd)
-	cmd.Flags().StringVar(&id, "id", "",
-		"`name` of this "+name+" (default one that is made and printed)")
+	addIDFlag(cmd, &id)
 	return cmd
 }

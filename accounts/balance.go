@@ -12,6 +12,9 @@ import (
 const (
 	firstPage = 2 * maxLive
 	maxPages  = 4
+	// busy is the number of charges of one account from which on it is not worth while to read all
+	// that are live whenever the first has come back.
+	busy = 1024
 )
 
 // Balance is what a subject has on a limit, in the limit's units.
@@ -138,12 +141,27 @@ func (b *Book) Next(ctx context.Context, c Charge, used uint64) (uint64, error) 
 	if used == 0 {
 		return 0, nil
 	}
-	found, err := b.readLive(ctx, c, used)
+	found, err := b.readFirst(ctx, c, used)
 	if err != nil {
 		return 0, err
 	}
 	end, known = found.live.next(found.at)
 	return found.known(end, known), nil
+}
+
+// readFirst reads the live charges that come back first, once for all who ask at the same time: of
+// a busy account hundreds may.
+func (b *Book) readFirst(ctx context.Context, c Charge, used uint64) (reading, error) {
+	shared := b.reads.DoChan(c.account.String(), func() (any, error) {
+		return b.readLive(ctx, c, used, true)
+	})
+	select {
+	case result := <-shared:
+		found, _ := result.Val.(reading)
+		return found, result.Err
+	case <-ctx.Done():
+		return reading{}, fmt.Errorf("live charges of account %s: %w", c.account, ctx.Err())
+	}
 }
 
 // Wait returns the ledger's time from which need units of the charge's account will have come back.
@@ -156,7 +174,7 @@ func (b *Book) Wait(ctx context.Context, c Charge, used, need uint64) (uint64, e
 	if known {
 		return end, nil
 	}
-	found, err := b.readLive(ctx, c, used)
+	found, err := b.readLive(ctx, c, used, false)
 	if err != nil {
 		return 0, err
 	}
@@ -185,24 +203,31 @@ func (r reading) known(end uint64, known bool) uint64 {
 	return r.at + r.longest
 }
 
-// readLive reads the live charges from the journal and remembers the first of them.
-func (b *Book) readLive(ctx context.Context, c Charge, used uint64) (reading, error) {
+// readLive reads the live charges from the journal and remembers those that come back first. Where
+// only the first is asked for, of a busy account a page that has any will do: those that were
+// charged first count as the first to come back.
+func (b *Book) readLive(ctx context.Context, c Charge, used uint64, first bool) (reading, error) {
 	c.standing.mu.Lock()
 	charges := c.standing.live.charges
 	c.standing.mu.Unlock()
 	now := b.Now()
+	first = first && charges > busy
 	window := c.Limit.window()
 	reader := liveReader{ended: make(map[ledgers.ID]bool)}
 	filter := ledgers.AccountFilter{
 		AccountID: c.account, Debits: true, Limit: firstPage,
 		TimestampMin: now - min(now, window) + 1,
 	}
-	all, err := b.readPages(ctx, filter, &reader, nil)
+	all, err := b.readPages(ctx, filter, &reader, func() bool {
+		outs, _ := reader.live(now)
+		return first && len(outs) > 0
+	})
 	if err != nil {
 		return reading{}, err
 	}
 	outs, sum := reader.live(now)
-	if sum < used { // held without a window, or charged when the window was longer
+	// The rest is held without a window, or was charged when the window was longer.
+	if sum < used && (all || !first || len(outs) == 0) {
 		older := filter
 		older.TimestampMin, older.TimestampMax, older.Reversed = 0, filter.TimestampMin-1, true
 		rest, err := b.readPages(ctx, older, &reader, func() bool {

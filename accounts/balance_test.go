@@ -5,10 +5,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"weir/accounts"
+	"weir/ledgers"
 )
 
 // A balance of a subject that was never seen is full, and reading it creates nothing.
@@ -231,5 +234,51 @@ func TestJournal(t *testing.T) {
 	}
 	if newest.Entries[0] != rest.Entries[1] || newest.Next != rest.Entries[0].Timestamp {
 		t.Errorf("newest first: got %+v", newest)
+	}
+}
+
+// counting counts the transfers that are read of accounts.
+type counting struct {
+	ledgers.Driver
+	read atomic.Int64
+}
+
+func (c *counting) AccountTransfers(ctx context.Context, filter ledgers.AccountFilter,
+) ([]ledgers.Transfer, error) {
+	found, err := c.Driver.AccountTransfers(ctx, filter)
+	c.read.Add(int64(len(found)))
+	return found, err
+}
+
+// Telling when the next unit of a busy account returns costs a few reads a charge, however many
+// charges are out and however many callers ask at once.
+func TestNextOfBusyAccount(t *testing.T) {
+	clock := newClock()
+	driver := &counting{Driver: openLedger(t, clock)}
+	book := newBook(t, driver, clock)
+	c := book.NewCharge(limitOf("api", 1_000_000, 4), "alice", 1)
+	const window, charges = 4_000, 12_000 // a charge each millisecond
+	ends := make([]uint64, charges)
+	for i := range charges {
+		ends[i] = charge(t, book, "", c).Timestamp + 4*uint64(time.Second)
+		clock.Advance(time.Millisecond)
+		out := uint64(min(i+1, window-1))
+		var callers sync.WaitGroup
+		for range 1 + 7*(i%100/99) { // one, and now and then eight at once
+			callers.Go(func() {
+				got, err := book.Next(context.Background(), c, out)
+				want := ends[max(0, i+1-window)]
+				if err != nil || got < want || got > want+uint64(2*time.Millisecond) {
+					t.Errorf("after charge %d: got %d, %v, want %d", i, got, err, want)
+				}
+			})
+		}
+		callers.Wait()
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	if got := driver.read.Load(); got > 6*charges {
+		t.Errorf("got %d transfers read for %d charges, want at most six each", got, charges)
 	}
 }

@@ -41,6 +41,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
 
 	"weir/ledgers"
 )
@@ -81,8 +82,9 @@ type Book struct {
 	clock     clock
 
 	standings *lru.Cache[ledgers.ID, *standing]
-	operators sync.Map      // ids of operator accounts known to exist
-	changing  chan struct{} // held by the one change of a quota under way
+	reads     singleflight.Group // of live charges, by account
+	operators sync.Map           // ids of operator accounts known to exist
+	changing  chan struct{}      // held by the one change of a quota under way
 }
 
 // NewBook returns a book on the ledger behind driver. The namespace must be the same for all books

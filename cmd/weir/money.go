@@ -77,16 +77,16 @@ func newAccountsCommand() *cobra.Command {
 func newDepositCommand() *cobra.Command {
 	cmd := newMovementCommand("deposit", (*client.Client).Deposit)
 	cmd.Short = "Give money to a subject"
-	cmd.Long = `Give money to a subject, which opens its account. The same id sent again is answered the same
-and gives it once, for ever.`
+	cmd.Long = `Give money to a subject, which opens its account. The same id sent again is answered
+the same and gives it once, for ever.`
 	return cmd
 }
 
 func newWithdrawCommand() *cobra.Command {
 	cmd := newMovementCommand("withdraw", (*client.Client).Withdraw)
 	cmd.Short = "Take money from a subject"
-	cmd.Long = `Take money from a subject, no more than it has. The same id sent again is answered the same and
-takes it once, for ever.`
+	cmd.Long = `Take money from a subject, no more than it has. The same id sent again is answered the
+same and takes it once, for ever.`
 	return cmd
 }
 

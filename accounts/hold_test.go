@@ -789,3 +789,20 @@ func testHoldsForgotten(t *testing.T) {
 	d.wantOverage(t, prepaid, 20)
 	d.wantUsed(t, prepaid, 50)
 }
+
+// A receipt that was renewed too often since is too far behind; the newest, and those near it, are
+// not.
+func TestHoldFarBehind(t *testing.T) {
+	d := newDesk(t, newClock())
+	first := d.hold(t, "id", 60, d.of(slots, 2)).Transfer
+	last := first
+	for range 4200 {
+		last = renew(t, d.book, last, 60).Transfer
+	}
+	_, _, err := d.book.Hold(context.Background(), first, onLedger)
+	wantError(t, err, accounts.ErrFarBehind)
+	if h := find(t, d.book, last); h.First != last {
+		t.Errorf("the newest: got %s, want %s", h.First, last)
+	}
+	wantOutcome(t, release(t, d.book, last), accounts.Accepted)
+}

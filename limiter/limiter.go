@@ -157,7 +157,10 @@ func (l *Limiter) check(ctx context.Context, q asked) (Decision, error) {
 			looks++
 		}
 	}
-	if looks == len(charges) {
+	switch {
+	case looks == len(charges) && q.hold > 0:
+		return Decision{}, badRequest("cost: a reservation holds at least one unit")
+	case looks == len(charges):
 		return l.look(ctx, charges)
 	}
 	attempt, err := l.attempt(q)

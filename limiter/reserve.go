@@ -61,28 +61,12 @@ type SettledLimit struct {
 // always fail closed, whatever the limits' policies are: what is let through without the ledger
 // has no receipt. Nor has a reservation of limits that are all only tried out: it holds nothing.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (Decision, error) {
-	err := checkReservation(r)
+	err := checkHold(r.Hold)
 	if err != nil {
 		l.metrics.failed(err)
 		return Decision{}, err
 	}
 	return l.decide(ctx, r)
-}
-
-func checkReservation(r Request) error {
-	err := checkHold(r.Hold)
-	if err != nil {
-		return err
-	}
-	for _, m := range r.Members {
-		if m.Cost > 0 {
-			return nil
-		}
-	}
-	if len(r.Members) == 0 && (r.Group == "" || r.Cost > 0) {
-		return nil // no limit at all is refused in words of its own
-	}
-	return badRequest("cost: a reservation holds at least one unit")
 }
 
 func checkHold(hold time.Duration) error {

@@ -101,6 +101,9 @@ func decisionOf(d *limiter.Decision) wire.Decision {
 		At: wire.Time{Time: d.At}, Limits: make([]wire.State, len(d.Limits)),
 		RetryAfterMS: int64(d.RetryAfter / time.Millisecond), NewIDRequired: d.NewIDRequired,
 	}
+	if !d.ExpiresAt.IsZero() {
+		answer.ExpiresAt = &wire.Time{Time: d.ExpiresAt}
+	}
 	if d.IDNotRecorded {
 		answer.IDRecorded = new(false)
 	}
@@ -171,19 +174,24 @@ func receipt(id ledgers.ID) string {
 // unitsOf reads an amount on a limit as its smallest units.
 func (s *Server) unitsOf(key, limit string, amount wire.Amount) (uint64, error) {
 	asset, known := s.limiter.Limits().AssetOf(limit)
-	switch {
-	case !known: // which is said later
+	if !known { // which is said later
 		return amount.Units, nil
+	}
+	return unitsIn(key, asset, amount)
+}
+
+// unitsIn reads an amount of an asset, or with nil of plain units, as smallest units.
+func unitsIn(key string, asset *limiter.Asset, amount wire.Amount) (uint64, error) {
+	switch {
 	case asset == nil && amount.Scale > 0:
-		return 0, badRequest("%s: want a whole number from 0 to %d on limit %q", key,
-			uint64(wire.MaxAmount), limit)
+		return 0, badRequest("%s: want a whole number from 0 to %d", key, uint64(wire.MaxAmount))
 	case asset == nil:
 		return amount.Units, nil
 	}
 	units, ok := amount.In(asset.Scale)
 	if !ok || !amount.Money {
-		return 0, badRequest("%s: limit %q counts %s: want a string of decimal digits, "+
-			"at most %d of them behind the point", key, limit, asset.Code, asset.Scale)
+		return 0, badRequest("%s: the limit counts %s: want a string of decimal digits, "+
+			"at most %d of them behind the point", key, asset.Code, asset.Scale)
 	}
 	return units, nil
 }

@@ -138,6 +138,9 @@ func appendAllowed(b []byte, d *limiter.Decision) ([]byte, bool) {
 	b = strconv.AppendBool(append(b, `,"replayed":`...), d.Replayed)
 	b = strconv.AppendBool(append(b, `,"degraded":`...), d.Degraded)
 	b = wire.Time{Time: d.At}.AppendJSON(append(b, `,"at":`...))
+	if !d.ExpiresAt.IsZero() {
+		b = wire.Time{Time: d.ExpiresAt}.AppendJSON(append(b, `,"expires_at":`...))
+	}
 	b = append(b, `,"limits":[`...)
 	for i := range d.Limits {
 		state := &d.Limits[i]

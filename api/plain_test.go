@@ -70,6 +70,7 @@ func TestAppendAllowed(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 1000, time.FixedZone("", 3600))
 	for name, d := range map[string]limiter.Decision{
 		"Known":    {At: at, Transfer: ledgers.ID{Lo: 1, Hi: 1 << 63}, Limits: []limiter.State{known}},
+		"Held":     {At: at, ExpiresAt: at.Add(time.Minute), Limits: []limiter.State{known}},
 		"Calendar": {At: at, Limits: []limiter.State{daily, state}},
 		"Several":  {At: at, Replayed: true, Limits: []limiter.State{state, known, state}},
 		"Degraded": {At: at, Degraded: true, Limits: []limiter.State{state}},

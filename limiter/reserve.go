@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/accounts"
@@ -20,6 +21,9 @@ type Settlement struct {
 	// Cost is for a reservation on one limit, slots of concurrency limits apart. Nil where Members
 	// say it.
 	Cost *uint64
+	// CostIn, in place of Cost, is asked for it once it is known what the limit counts: the smallest
+	// units of an asset, or with nil plain units. Its error is what Settle returns.
+	CostIn func(asset *Asset) (uint64, error)
 	// Members name each account of the reservation once, but those of concurrency limits, which are
 	// given back. A subject may be left empty where the reservation has one account on the limit.
 	Members []Member
@@ -95,8 +99,11 @@ func (l *Limiter) Settle(ctx context.Context, s Settlement) (Settled, error) {
 	return settled, nil
 }
 
+// oneCost reports whether a settlement has a cost of its own.
+func (s Settlement) oneCost() bool { return s.Cost != nil || s.CostIn != nil }
+
 func (l *Limiter) settleHold(ctx context.Context, s Settlement) (Settled, error) {
-	if (s.Cost == nil) == (len(s.Members) == 0) {
+	if s.oneCost() == (len(s.Members) > 0) {
 		return Settled{}, badRequest("want either cost or limits")
 	}
 	var hold accounts.Hold
@@ -310,8 +317,14 @@ func (l *Limiter) actual(h accounts.Hold, s Settlement) ([]uint64, error) {
 	switch {
 	case wanted == 0:
 		return nil, badRequest("the reservation holds slots: it can only be released or renewed")
-	case s.Cost != nil && wanted > 1:
+	case s.oneCost() && wanted > 1:
 		return nil, badRequest("the reservation is of %d limits: want limits, with a cost each", wanted)
+	case s.CostIn != nil:
+		cost, err := s.CostIn(l.assetOf(h, named))
+		if err != nil {
+			return nil, err
+		}
+		members = []Member{{Cost: cost}}
 	case s.Cost != nil:
 		members = []Member{{Cost: *s.Cost}}
 	case len(members) != wanted:
@@ -329,6 +342,12 @@ func (l *Limiter) actual(h accounts.Hold, s Settlement) ([]uint64, error) {
 		list[i], named[i] = m.Cost, true
 	}
 	return list, nil
+}
+
+// assetOf returns what the first charge counts that was not named yet.
+func (l *Limiter) assetOf(h accounts.Hold, named []bool) *Asset {
+	asset, _ := l.limits.Load().AssetOf(h.Charges[slices.Index(named, false)].Limit.Name)
+	return asset
 }
 
 // memberAt returns which charge of a reservation a member means that was not named yet. One without

@@ -81,11 +81,16 @@ func New(baseURL string, options *Options) (*Client, error) {
 
 // Check asks whether a subject may do something, and charges it if so.
 func (c *Client) Check(ctx context.Context, check wire.CheckRequest) (wire.Decision, error) {
+	return c.decide(ctx, "/v1/check", check, textsOf(check))
+}
+
+// textsOf returns what a check has of the caller's own texts.
+func textsOf(check wire.CheckRequest) []string {
 	texts := []string{check.Subject, check.ID}
 	for _, m := range check.Limits {
 		texts = append(texts, m.Subject)
 	}
-	return c.decide(ctx, "/v1/check", check, texts)
+	return texts
 }
 
 // decide asks for a decision. The texts are what the question has of the caller's own.

@@ -74,6 +74,8 @@ func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"
+	case reflect.Int64:
+		return "a whole number"
 	case reflect.Slice:
 		return "an array"
 	default:

@@ -24,7 +24,7 @@ type Member struct {
 	Cost    *Amount `json:"cost,omitempty"`
 }
 
-// Decision is the answer to a check.
+// Decision is the answer to a check, a reservation or a transfer.
 type Decision struct {
 	Allowed bool `json:"allowed"`
 	// Transfer is the receipt, 32 hex digits; empty where nothing was charged.
@@ -35,6 +35,9 @@ type Decision struct {
 	Degraded bool `json:"degraded"`
 	// At is the ledger's time of the decision.
 	At Time `json:"at"`
+	// ExpiresAt is, of a reservation, the ledger's time at which what it holds comes back by itself;
+	// nil of a check.
+	ExpiresAt *Time `json:"expires_at,omitempty"`
 	// Limits has one entry for each account, in the order they were named.
 	Limits []State `json:"limits"`
 	// RetryAfterMS is, on a denial, how many milliseconds to wait until a new attempt of this cost

@@ -99,7 +99,7 @@ func parseMembers(texts []string) ([]wire.Member, error) {
 	return members, nil
 }
 
-// decided prints a decision, or what went wrong. A denial ends the command with a status of its own.
+// decided prints a decision, or what went wrong. A denial ends the command with its own status.
 func (a *asker) decided(cmd *cobra.Command, decision wire.Decision, err error) error {
 	if err != nil {
 		return a.failure(err)

@@ -135,6 +135,9 @@ func verdict(d *wire.Decision) string {
 	if d.Replayed {
 		words = append(words, "replayed")
 	}
+	if d.ExpiresAt != nil {
+		words = append(words, "held until "+d.ExpiresAt.Format(time.RFC3339))
+	}
 	if d.Degraded {
 		words = append(words, "degraded: the ledger did not answer")
 	}

@@ -72,6 +72,7 @@ Commands exit with 0 for yes or done, 1 for no (denied, not sound) and 2 for an 
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		newServeCommand(), newCheckCommand(), newBalanceCommand(), newLimitsCommand(),
+		newReserveCommand(), newSettleCommand(), newReleaseCommand(), newRenewCommand(),
 		newTransferCommand(), newAccountsCommand(), newDepositCommand(), newWithdrawCommand(),
 		newGrantCommand(), newRevokeCommand(), newJournalCommand(),
 		newConfigCommand(), newVerifyCommand(), newReplayCommand(), newVersionCommand(),

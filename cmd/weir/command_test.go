@@ -57,11 +57,16 @@ type commandRow struct {
 	out    string // a regular expression
 }
 
-// wantSession runs command lines in order: later ones see what earlier ones did.
+// wantSession runs command lines in order: later ones see what earlier ones did, and where they say
+// RECEIPT it is the newest one.
 func wantSession(t *testing.T, rows []commandRow) {
 	t.Helper()
+	receipts, receipt := regexp.MustCompile(`^allowed, transfer ([0-9a-f]{32})`), ""
 	for _, row := range rows {
-		got := weir(t, strings.Fields(row.args)...)
+		got := weir(t, strings.Fields(strings.Replace(row.args, "RECEIPT", receipt, 1))...)
+		if found := receipts.FindStringSubmatch(got.out); found != nil {
+			receipt = found[1]
+		}
 		if got.status != row.status || !regexp.MustCompile(row.out).MatchString(got.out) {
 			t.Errorf("weir %s: got exit status %d and\n%s%swant %d and %s",
 				row.args, got.status, got.out, got.err, row.status, row.out)
@@ -141,6 +146,47 @@ func TestMoneyCommands(t *testing.T) {
 	if got.status != exitNo || !strings.HasPrefix(got.err, "id: ") {
 		t.Errorf("a transfer without an id: got %d, %q, want 1 and the id made", got.status, got.err)
 	}
+}
+
+const reservable = `
+assets: [{code: USD, scale: 2}]
+limits:
+  - {name: tokens, kind: budget, quota: 1000, window: 300s, deadline: 30s}
+  - {name: spend, kind: credits, quota: "10.00", asset: USD, deadline: 30s}
+  - {name: slots, kind: concurrency, quota: 2, deadline: 30s}
+`
+
+// tidy:table the command lines of a session and what they print
+func TestReservationCommands(t *testing.T) {
+	s, _ := startService(t, textConfig(t, reservable))
+	ask(t, s)
+	wantSession(t, []commandRow{
+		{"reserve tokens alice --cost 400", 0,
+			`^allowed, transfer [0-9a-f]{32}, held until 2.*Z\n.*\ntokens +alice +400 +1000 +600 +60\n$`},
+		{"settle RECEIPT 150", 0, `^settled, transfer [0-9a-f]{32}\n` +
+			`LIMIT .*\ntokens +alice +400 +150 +0 +850\n$`},
+		{"settle RECEIPT 150", 0, `^settled, replayed, transfer `},
+		{"settle RECEIPT 151", 2, `^$`},
+		{"release RECEIPT", 2, `^$`},
+		{"reserve tokens alice --cost 851", 1, `^denied, retry after `},
+		{"reserve tokens alice --cost 850 --hold 5m --id x", 0, `^allowed, .*\n.*\n.* +0 +300\n$`},
+		{"reserve tokens alice --cost 850 --hold 5m --id x", 0, `^allowed, .*, replayed, held until`},
+		{"settle RECEIPT 1000", 0, `\ntokens +alice +850 +1000 +150 +0\n$`},
+		{"balance tokens alice", 0, `\ntokens +alice +1000 +1000 +0 +150 `},
+		{"reserve slots bob", 0, `\nslots +bob +1 +2 +1 +60\n$`},
+		{"reserve slots bob --hold 1h", 0, `\nslots +bob +1 +2 +0 +`},
+		{"reserve slots bob", 1, `^denied`},
+		{"settle RECEIPT 1", 2, `^$`},
+		{"renew RECEIPT --hold 2h", 0, `^allowed, transfer [0-9a-f]{32}, held until .*\n.*\nslots +bob +1 `},
+		{"release RECEIPT", 0, `^released, transfer [0-9a-f]{32}\n.*\nslots +bob +1 +0 +0 +1\n$`},
+		{"release RECEIPT", 0, `^released, replayed, transfer `},
+		{"reserve --limit slots --limit spend=2.50 --limit tokens=10 carol", 0, `\nspend +carol +2.50 `},
+		{"settle RECEIPT --limit spend=1.25 --limit tokens=0", 0,
+			`\nspend +carol +2.50 +1.25 +0.00 +8.75\n`},
+		{"check tokens dave --cost 7", 0, `^allowed`},
+		{"release RECEIPT", 0, `\ntokens +dave +7 +0 +0 +1000\n$`},
+		{"release 00000000000000000000000000000001", 2, `^$`},
+	})
 }
 
 // What --json prints is one JSON value and nothing else.
@@ -238,6 +284,12 @@ func TestCommandErrors(t *testing.T) {
 		{"ErrCost", []string{"check", "a", "alice", "--cost", "1.5e1"}, []string{"--cost: 1.5e1: want a"}},
 		{"ErrLimitCost", []string{"check", "alice", "--limit", "a=-1"}, []string{"--limit a: -1: want"}},
 		{"ErrAmount", []string{"grant", "a", "alice", "1e3"}, []string{"amount: 1e3: want a whole number"}},
+		{"ErrHold", []string{"reserve", "a", "alice", "--hold", "60"}, []string{"--hold: 60: has no unit"}},
+		{"ErrHoldFraction", []string{"renew", "x", "--hold", "1500ms"}, []string{"--hold: 1.5s: want whole"}},
+		{"ErrSettleNothing", []string{"settle", "x"}, []string{"want either COST, or --limit"}},
+		{"ErrSettleBoth", []string{"settle", "x", "1", "--limit", "a=1"}, []string{"want either COST"}},
+		{"ErrSettleLimit", []string{"settle", "x", "--limit", "a"}, []string{"--limit a: want NAME=COST"}},
+		{"ErrTransfer", []string{"transfer", "a", "b", "c"}, []string{"want: weir transfer LIMIT FROM TO"}},
 		{"ErrConfig", []string{"config", "check", "--config", "nowhere.yaml"},
 			[]string{"nowhere.yaml", "--config"}},
 		{"ErrConfigWord", []string{"config", "chekc"}, []string{"want: weir config"}},

@@ -16,7 +16,9 @@ const MaxEvents = 8189
 // an error of a create call the events may be applied, now or later, or not at all; sending the
 // same events again is always safe and tells which. [ErrBusy], [ErrClosed] and [ErrTooManyEvents]
 // promise that nothing was written. A context that is done before the call is accepted writes
-// nothing; one that ends later ends the wait, not the write.
+// nothing; one that ends later ends the wait, not the write: nothing is cancelled, and whoever gave
+// up on a CreateTransfers is told so by a [GivenUp], which tells later what became of it. Both
+// creations and LookupAccounts return as soon as their context ends, whatever the ledger does.
 //
 // What a call answered is durable, and every later call sees it.
 type Driver interface {
@@ -26,7 +28,8 @@ type Driver interface {
 
 	// CreateTransfers applies transfers in order and returns one result for each, in the same
 	// order. A chain (events joined by Linked) is applied whole or not at all, and is never split;
-	// between events that are not linked, other callers' events may be applied.
+	// between events that are not linked, other callers' events may be applied. When its context
+	// ends after it was accepted, the error is a [GivenUp].
 	CreateTransfers(ctx context.Context, transfers []Transfer) ([]TransferResult, error)
 
 	// LookupAccounts returns the accounts that exist, in the order of ids; an id that does not

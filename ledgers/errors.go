@@ -23,6 +23,20 @@ type GivenUp struct { //nolint:errname // it names what became of the call: it d
 	Cause error
 }
 
+// GiveUp returns the error of a CreateTransfers whose caller stops waiting because of cause. wait
+// returns when the call is over, in a goroutine of its own, with its results if there are any.
+func GiveUp(cause error, wait func() (results []TransferResult, ok bool)) *GivenUp {
+	late := make(chan []TransferResult, 1)
+	go func() {
+		defer close(late)
+		results, ok := wait()
+		if ok {
+			late <- results
+		}
+	}()
+	return &GivenUp{Late: late, Cause: cause}
+}
+
 // Error says why the caller stopped waiting.
 func (e *GivenUp) Error() string { return "gave up waiting for the ledger: " + e.Cause.Error() }
 

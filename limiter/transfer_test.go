@@ -358,7 +358,7 @@ func TestTransferCommitsLate(t *testing.T) {
 	}
 	late := make(chan struct{})
 	b.faulty.Inject(ledgertest.Fault{
-		On: ledgertest.CallCreateTransfers, WaitBefore: ledgertest.Until(nil), LateAfter: late,
+		On: ledgertest.CallCreateTransfers, WaitBefore: ledgertest.Until(late),
 	})
 	e := b.refuse(t, hasty("late"), limiter.CodeLedgerUnavailable)
 	if !strings.Contains(e.Detail, untold) {

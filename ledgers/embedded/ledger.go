@@ -185,11 +185,23 @@ func (l *Ledger) CreateTransfers(
 	ctx context.Context, transfers []ledgers.Transfer,
 ) ([]ledgers.TransferResult, error) {
 	b := &transferBatch{events: transfers, results: make([]ledgers.TransferResult, len(transfers))}
-	err := l.do(ctx, &request{batch: b}, len(transfers))
+	r := &request{batch: b}
+	err := l.push(ctx, r, len(transfers))
 	if err != nil {
 		return nil, err
 	}
-	return b.results, nil
+	err = l.wait(ctx, r)
+	ended := ctx.Err()
+	switch {
+	case err == nil:
+		return b.results, nil
+	case ended != nil && errors.Is(err, ended):
+		return nil, ledgers.GiveUp(ended, func() ([]ledgers.TransferResult, bool) {
+			return b.results, l.wait(context.Background(), r) == nil
+		})
+	default:
+		return nil, err
+	}
 }
 
 // LookupAccounts implements ledgers.Driver.
@@ -206,6 +218,15 @@ func (l *Ledger) LookupAccounts(
 
 // do has the writer carry out a request of n events or ids and waits for the answer.
 func (l *Ledger) do(ctx context.Context, r *request, n int) error {
+	err := l.push(ctx, r, n)
+	if err != nil {
+		return err
+	}
+	return l.wait(ctx, r)
+}
+
+// push has the writer carry out a request of n events or ids.
+func (l *Ledger) push(ctx context.Context, r *request, n int) error {
 	err := ctx.Err()
 	if err != nil {
 		return err
@@ -214,10 +235,11 @@ func (l *Ledger) do(ctx context.Context, r *request, n int) error {
 		return ledgers.ErrTooManyEvents
 	}
 	r.events, r.done = n, make(chan struct{})
-	err = l.queue.push(r)
-	if err != nil {
-		return err
-	}
+	return l.queue.push(r)
+}
+
+// wait waits for the answer to a request, or for the end of ctx.
+func (l *Ledger) wait(ctx context.Context, r *request) error {
 	select {
 	case <-r.done:
 		return nil

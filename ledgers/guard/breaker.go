@@ -51,21 +51,21 @@ func newBreaker(maxCalls, failures int, now time.Time) *breaker {
 }
 
 // begin lets a call in or says why not. ended is the error of the caller's context.
-func (b *breaker) begin(ended error) (*call, error) {
+func (b *breaker) begin(ended error) (call, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
-		return nil, ledgers.ErrClosed
+		return call{}, ledgers.ErrClosed
 	case ended != nil:
-		return nil, ended
+		return call{}, ended
 	case b.open:
-		return nil, ErrOpen
+		return call{}, ErrOpen
 	case b.calls >= b.maxCalls:
-		return nil, ledgers.ErrBusy
+		return call{}, ledgers.ErrBusy
 	}
 	b.calls++
-	return &call{openings: b.openings}, nil
+	return call{openings: b.openings}, nil
 }
 
 // end is told that the driver's call returned, with err.
@@ -77,6 +77,13 @@ func (b *breaker) end(c *call, err error) {
 	if !c.settled {
 		b.settle(c, err)
 	}
+}
+
+// left is told that a call that was given up is over.
+func (b *breaker) left() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls--
 }
 
 // giveUp is told that a caller stops waiting because of cause. It reports false, and counts

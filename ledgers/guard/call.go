@@ -3,7 +3,10 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"weir/ledgers"
 )
 
 // here makes a call in the caller's goroutine. It is for calls whose wait the driver itself ends
@@ -24,31 +27,43 @@ func here[A, R any](
 	}
 	answer, err := do(ctx, argument)
 	seen.observe(events, time.Since(start))
-	ended := ctx.Err()
-	if err != nil && ended != nil && errors.Is(err, ended) {
-		g.breaker.giveUp(c, ended)
+	if err == nil {
+		g.breaker.end(&c, nil)
+		return answer, nil
 	}
-	g.breaker.end(c, err)
+	given, ok := errors.AsType[*ledgers.GivenUp](err)
+	if ok {
+		g.breaker.giveUp(&c, given.Cause)
+		return nil, ledgers.GiveUp(given.Cause, func() ([]ledgers.TransferResult, bool) {
+			results, ok := <-given.Late
+			g.breaker.left() // until here it was in flight
+			return results, ok
+		})
+	}
+	ended := ctx.Err()
+	if ended != nil && errors.Is(err, ended) {
+		g.breaker.giveUp(&c, ended)
+	}
+	g.breaker.end(&c, err)
 	return answer, err
 }
 
 // apart makes a call in a goroutine of its own, with a context that does not end, and waits for it
-// no longer than the time allows. A caller that gives up gets late, which yields what the call
-// answers after all, and why it gave up: context.DeadlineExceeded or context.Canceled.
+// no longer than the time allows.
 func apart[A, R any](
 	ctx context.Context, g *Guard, seen observer, events int, argument A,
 	do func(context.Context, A) ([]R, error),
-) (answer []R, late <-chan []R, err error) {
+) ([]R, error) {
 	c, err := g.breaker.begin(ctx.Err())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	start := time.Now()
 	answers := make(chan []R, 1)
 	go func() {
 		defer close(answers)
 		answer, err := do(context.WithoutCancel(ctx), argument)
-		g.breaker.end(c, err)
+		g.breaker.end(&c, err)
 		if err == nil {
 			answers <- answer
 		}
@@ -61,20 +76,20 @@ func apart[A, R any](
 	}
 	var cause error
 	select {
-	case answer = <-answers:
+	case answer := <-answers:
 		seen.observe(events, time.Since(start))
-		return answer, nil, c.err
+		return answer, c.err
 	case <-timeout:
 		cause = context.DeadlineExceeded
 	case <-ctx.Done():
 		cause = ctx.Err()
 	}
 	seen.observe(events, time.Since(start))
-	if !g.breaker.giveUp(c, cause) {
-		answer = <-answers
-		return answer, nil, c.err
+	if !g.breaker.giveUp(&c, cause) {
+		answer := <-answers
+		return answer, c.err
 	}
-	return nil, answers, cause
+	return nil, fmt.Errorf("gave up waiting for the ledger: %w", cause)
 }
 
 // comesFirst reports whether the guard's deadline for a call that begins now comes before the

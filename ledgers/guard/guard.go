@@ -9,7 +9,6 @@ package guard
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -161,12 +160,8 @@ func (g *Guard) CreateAccounts(
 func (g *Guard) CreateTransfers(
 	ctx context.Context, transfers []ledgers.Transfer,
 ) ([]ledgers.TransferResult, error) {
-	results, late, err := apart(
+	return here(
 		ctx, g, g.metrics.createTransfers, len(transfers), transfers, g.driver.CreateTransfers)
-	if late != nil {
-		return nil, &ledgers.GivenUp{Late: late, Cause: err}
-	}
-	return results, err
 }
 
 // LookupAccounts implements [ledgers.Driver].
@@ -179,24 +174,15 @@ func (g *Guard) LookupAccounts(ctx context.Context, ids []ledgers.ID) ([]ledgers
 func (g *Guard) LookupTransfers(
 	ctx context.Context, ids []ledgers.ID,
 ) ([]ledgers.Transfer, error) {
-	found, late, err := apart(
+	return apart(
 		ctx, g, g.metrics.lookupTransfers, len(ids), ids, g.driver.LookupTransfers)
-	if late != nil {
-		return nil, fmt.Errorf("look-up of %d transfers given up: %w", len(ids), err)
-	}
-	return found, err
 }
 
 // AccountTransfers implements [ledgers.Driver].
 func (g *Guard) AccountTransfers(
 	ctx context.Context, filter ledgers.AccountFilter,
 ) ([]ledgers.Transfer, error) {
-	found, late, err := apart(
-		ctx, g, g.metrics.accountTransfers, 1, filter, g.driver.AccountTransfers)
-	if late != nil {
-		return nil, fmt.Errorf("journal of %v given up: %w", filter.AccountID, err)
-	}
-	return found, err
+	return apart(ctx, g, g.metrics.accountTransfers, 1, filter, g.driver.AccountTransfers)
 }
 
 // Close implements [ledgers.Driver]. It ends the probing and closes the driver; calls that the

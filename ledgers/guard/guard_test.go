@@ -187,29 +187,36 @@ func TestDeadlineOfADeafDriver(t *testing.T) {
 	}
 }
 
-// TestDriverContext looks at the context that a write is sent with.
+// TestDriverContext looks at the context that a write is sent with: the caller's, but for a deadline.
 func TestDriverContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, f := open(t, nil)
+		driver := &sees{Driver: openTwin(t)}
+		g := newGuard(t, driver, nil)
+		err := g.Probe(t.Context())
+		if err != nil {
+			t.Fatalf("probe: %v", err)
+		}
 		type key struct{}
-		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, 7), time.Second)
-		sent := make(chan context.Context, 1)
-		f.Inject(ledgertest.Fault{
-			On: ledgertest.CallCreateTransfers,
-			WaitBefore: func(ctx context.Context) error {
-				sent <- ctx
-				return nil
-			},
-		})
-		err := send(ctx, g, 10)
-		cancel()
-		given := <-sent
-		_, bounded := given.Deadline()
-		if err != nil || bounded || given.Err() != nil || given.Value(key{}) != 7 {
-			t.Errorf("after %v: got deadline %v, error %v, value %v; want none, none, 7",
-				err, bounded, given.Err(), given.Value(key{}))
+		err = send(context.WithValue(t.Context(), key{}, 7), g, 10)
+		deadline, _ := driver.ctx.Deadline()
+		if err != nil || driver.ctx.Value(key{}) != 7 || time.Until(deadline) != guard.DefaultDeadline {
+			t.Errorf("after %v: got value %v and a deadline in %v, want 7 and %v",
+				err, driver.ctx.Value(key{}), time.Until(deadline), guard.DefaultDeadline)
 		}
 	})
+}
+
+// sees is a driver that remembers the context of a write.
+type sees struct {
+	ledgers.Driver
+	ctx context.Context
+}
+
+func (d *sees) CreateTransfers(
+	ctx context.Context, transfers []ledgers.Transfer,
+) ([]ledgers.TransferResult, error) {
+	d.ctx = ctx
+	return d.Driver.CreateTransfers(ctx, transfers)
 }
 
 // TestLate gives a write up and sees what Late tells.

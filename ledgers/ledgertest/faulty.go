@@ -27,12 +27,14 @@ const Always = -1
 // Fault is one way to misbehave, and when. What happens to a call that it strikes, in this order:
 //
 //  1. WaitBefore is waited for. If the wait fails, because the caller's context ended, its error is
-//     answered. With LateAfter the call is still made, unheard, once that is closed: this is how
-//     a ledger commits what the caller has given up.
+//     answered.
 //  2. Before, if set, is answered: nothing was written.
 //  3. The call is made.
 //  4. WaitAfter is waited for. If the wait fails, its error is answered, and the reply is lost.
 //  5. After, if set, is answered: the reply is lost, what was written is written.
+//
+// CreateTransfers is struck as the contract has it: no context ends its waits. A caller that gives
+// up gets a [ledgers.GivenUp], and all of the above goes on without it.
 //
 // The zero value strikes the next call and does nothing to it.
 type Fault struct {
@@ -49,9 +51,6 @@ type Fault struct {
 	WaitBefore, WaitAfter func(ctx context.Context) error
 	// Before and After are errors to answer with.
 	Before, After error
-	// LateAfter, if set, is waited for after WaitBefore has failed; then the call is made in the
-	// background, with a context that does not end. Close waits for it.
-	LateAfter <-chan struct{}
 }
 
 // Until waits for a channel to be closed, or for the context to end.
@@ -138,37 +137,59 @@ func (f *Faulty) Calls(call Call) int {
 func (f *Faulty) CreateAccounts(
 	ctx context.Context, accounts []ledgers.Account,
 ) ([]ledgers.AccountResult, error) {
-	return strike(ctx, f, CallCreateAccounts, accounts, f.driver.CreateAccounts)
+	return strike(ctx, f.next(CallCreateAccounts), accounts, f.driver.CreateAccounts)
 }
 
 // CreateTransfers implements [ledgers.Driver].
 func (f *Faulty) CreateTransfers(
 	ctx context.Context, transfers []ledgers.Transfer,
 ) ([]ledgers.TransferResult, error) {
-	return strike(ctx, f, CallCreateTransfers, transfers, f.driver.CreateTransfers)
+	fault := f.next(CallCreateTransfers)
+	if fault == nil {
+		return f.driver.CreateTransfers(ctx, transfers)
+	}
+	err := ctx.Err()
+	if err != nil {
+		return nil, err
+	}
+	var results []ledgers.TransferResult
+	done := make(chan struct{})
+	f.late.Go(func() {
+		defer close(done)
+		results, err = strike(context.WithoutCancel(ctx), fault, transfers, f.driver.CreateTransfers)
+	})
+	select {
+	case <-done:
+		return results, err
+	case <-ctx.Done():
+		return nil, ledgers.GiveUp(ctx.Err(), func() ([]ledgers.TransferResult, bool) {
+			<-done
+			return results, err == nil
+		})
+	}
 }
 
 // LookupAccounts implements [ledgers.Driver].
 func (f *Faulty) LookupAccounts(ctx context.Context, ids []ledgers.ID) ([]ledgers.Account, error) {
-	return strike(ctx, f, CallLookupAccounts, ids, f.driver.LookupAccounts)
+	return strike(ctx, f.next(CallLookupAccounts), ids, f.driver.LookupAccounts)
 }
 
 // LookupTransfers implements [ledgers.Driver].
 func (f *Faulty) LookupTransfers(
 	ctx context.Context, ids []ledgers.ID,
 ) ([]ledgers.Transfer, error) {
-	return strike(ctx, f, CallLookupTransfers, ids, f.driver.LookupTransfers)
+	return strike(ctx, f.next(CallLookupTransfers), ids, f.driver.LookupTransfers)
 }
 
 // AccountTransfers implements [ledgers.Driver].
 func (f *Faulty) AccountTransfers(
 	ctx context.Context, filter ledgers.AccountFilter,
 ) ([]ledgers.Transfer, error) {
-	return strike(ctx, f, CallAccountTransfers, filter, f.driver.AccountTransfers)
+	return strike(ctx, f.next(CallAccountTransfers), filter, f.driver.AccountTransfers)
 }
 
-// Close waits for calls that are made late, so release those first, and closes the driver. No fault
-// strikes it.
+// Close waits for what was given up, so release that first, and closes the driver. No fault strikes
+// it.
 func (f *Faulty) Close() error {
 	f.late.Wait()
 	return f.driver.Close()
@@ -204,19 +225,16 @@ func (a *activeFault) strikes() bool {
 	return true
 }
 
-// strike makes a call as the next fault demands.
+// strike makes a call as the fault demands, if there is one.
 func strike[A, R any](
-	ctx context.Context, f *Faulty, call Call, argument A,
-	do func(context.Context, A) ([]R, error),
+	ctx context.Context, fault *Fault, argument A, do func(context.Context, A) ([]R, error),
 ) ([]R, error) {
-	fault := f.next(call)
 	if fault == nil {
 		return do(ctx, argument)
 	}
 	if fault.WaitBefore != nil {
 		err := fault.WaitBefore(ctx)
 		if err != nil {
-			late(ctx, f, fault, argument, do)
 			return nil, err
 		}
 	}
@@ -234,19 +252,4 @@ func strike[A, R any](
 		return nil, fault.After
 	}
 	return answer, err
-}
-
-// late makes a call that its caller has given up, if the fault says so.
-func late[A, R any](
-	ctx context.Context, f *Faulty, fault *Fault, argument A,
-	do func(context.Context, A) ([]R, error),
-) {
-	if fault.LateAfter == nil {
-		return
-	}
-	f.late.Go(func() {
-		<-fault.LateAfter
-		// Nobody listens: what became of the write shows in the ledger.
-		_, _ = do(context.WithoutCancel(ctx), argument)
-	})
 }

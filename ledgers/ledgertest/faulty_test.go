@@ -193,14 +193,14 @@ func TestFaultyHolds(t *testing.T) {
 		{"AfterReleased", func(released, _ chan struct{}) ledgertest.Fault {
 			return ledgertest.Fault{WaitAfter: ledgertest.Until(released)}
 		}, false, nil, []uint64{10}, []uint64{10}},
-		{"BeforeGivenUpIsNeverWritten", func(released, _ chan struct{}) ledgertest.Fault {
-			return ledgertest.Fault{WaitBefore: ledgertest.Until(released)}
+		{"BeforeGivenUpIsNeverWritten", func(_, late chan struct{}) ledgertest.Fault {
+			return ledgertest.Fault{WaitBefore: ledgertest.Until(late), Before: errDown}
 		}, true, context.Canceled, nil, nil},
-		{"BeforeGivenUpIsWrittenLate", func(released, late chan struct{}) ledgertest.Fault {
-			return ledgertest.Fault{WaitBefore: ledgertest.Until(released), LateAfter: late}
+		{"BeforeGivenUpIsWrittenLate", func(_, late chan struct{}) ledgertest.Fault {
+			return ledgertest.Fault{WaitBefore: ledgertest.Until(late)}
 		}, true, context.Canceled, nil, []uint64{10}},
-		{"AfterGivenUpIsWritten", func(released, _ chan struct{}) ledgertest.Fault {
-			return ledgertest.Fault{WaitAfter: ledgertest.Until(released)}
+		{"AfterGivenUpIsWritten", func(_, late chan struct{}) ledgertest.Fault {
+			return ledgertest.Fault{WaitAfter: ledgertest.Until(late)}
 		}, true, context.Canceled, []uint64{10}, []uint64{10}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -257,6 +257,7 @@ func TestFaultyFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := openFaulty(t)
 				f.Inject(ledgertest.Fault{WaitBefore: ledgertest.For(2 * time.Second)})
+				defer time.Sleep(2 * time.Second) // what was given up goes on
 				ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
 				defer cancel()
 				start := time.Now()
@@ -276,9 +277,7 @@ func TestFaultyClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := openFaulty(t)
 		late := make(chan struct{})
-		f.Inject(ledgertest.Fault{
-			WaitBefore: ledgertest.For(time.Hour), LateAfter: late,
-		})
+		f.Inject(ledgertest.Fault{WaitBefore: ledgertest.Until(late)})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := send(ctx, f, 10)

@@ -89,6 +89,7 @@ var specification = []subtest{
 
 	{"Context/DoneBeforeWritesNothing", contextDoneBefore},
 	{"Context/EndingLaterTearsNoWrite", contextEndsLater},
+	{"Context/GivenUpIsWrittenLate", contextTells},
 
 	{"Close/ErrClosed", closedAnswers},
 	{"Close/Twice", closedTwice},

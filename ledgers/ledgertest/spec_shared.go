@@ -215,8 +215,8 @@ func contextDoneBefore(s *session) {
 	s.wantNothingOf("context done before")
 }
 
-// contextEndsLater cancels calls at no particular moment. Each is answered or given up; sent again
-// it is there once, whole.
+// contextEndsLater cancels calls at no particular moment. Each is answered or given up, which tells
+// what became of it; sent again it is there once, whole.
 func contextEndsLater(s *session) {
 	const rounds = 10
 	s.accounts(2)
@@ -230,9 +230,7 @@ func contextEndsLater(s *session) {
 			ctx, cancel := context.WithCancel(ctx)
 			go cancel()
 			_, err := s.driver().CreateTransfers(ctx, chain(i*rounds+round))
-			if err != nil && !errors.Is(err, context.Canceled) {
-				s.Errorf("cancelled call: got error %v, want an answer or context.Canceled", err)
-			}
+			s.wantGivenUp(err)
 		}
 	})
 	for i := range callers * rounds {
@@ -244,6 +242,59 @@ func contextEndsLater(s *session) {
 	got := s.account(1).DebitsPosted
 	if got != ledgers.AmountOf(2*callers*rounds) {
 		s.Errorf("debits: got %v, want %d", got, 2*callers*rounds)
+	}
+}
+
+// wantGivenUp holds the error of a CreateTransfers of two new transfers, whose context was cancelled
+// before or after it was accepted, to the contract.
+func (s *session) wantGivenUp(err error) {
+	s.Helper()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		s.Errorf("cancelled call: got error %v, want an answer or context.Canceled", err)
+	}
+	given, ok := errors.AsType[*ledgers.GivenUp](err)
+	if !ok {
+		return
+	}
+	results, ok := <-given.Late
+	if !ok || len(results) != 2 || results[1].Status != ledgers.TransferCreated {
+		s.Errorf("given up: got %v late, want two created transfers", results)
+	}
+	_, ok = <-given.Late
+	if ok {
+		s.Errorf("given up: got results twice, want Late closed after the first")
+	}
+}
+
+// contextTells tells a call that was accepted from one that was not: what is given up exists in the
+// end, and what is refused with the context's bare error does not.
+func contextTells(s *session) {
+	const rounds = 20
+	s.accounts(2)
+	var mu sync.Mutex
+	refused := map[int]bool{}
+	s.parallel(callers, func(ctx context.Context, i int) {
+		for round := range rounds {
+			n := 100 + i*rounds + round
+			ctx, cancel := context.WithCancel(ctx)
+			timer := time.AfterFunc(time.Duration(round)*10*time.Microsecond, cancel)
+			_, err := s.driver().CreateTransfers(ctx, []ledgers.Transfer{s.transfer(n, 1, 2, 1)})
+			timer.Stop()
+			cancel()
+			given, ok := errors.AsType[*ledgers.GivenUp](err)
+			if ok {
+				<-given.Late
+			}
+			mu.Lock()
+			refused[n] = err != nil && !ok
+			mu.Unlock()
+		}
+	})
+	for n, want := range refused {
+		found := s.lookupTransfers(s.id(n))
+		if (len(found) == 0) != want {
+			s.Errorf("transfer %d, refused: %v: got %d in the ledger", n, want, len(found))
+		}
 	}
 }
 

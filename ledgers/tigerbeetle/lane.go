@@ -48,27 +48,35 @@ func (n *lane[E, R]) do(ctx context.Context, events []E) ([]R, error) {
 	if err != nil || len(events) == 0 {
 		return nil, err
 	}
-	c := &call[E, R]{events: events, done: make(chan struct{})}
-	n.push(c)
-	return c.wait(ctx, n.name)
+	return n.push(events).wait(ctx, n.name)
 }
 
 func (c *call[E, R]) wait(ctx context.Context, name string) ([]R, error) {
+	if c.answered(ctx) {
+		return c.answers, c.err
+	}
+	c.gone.Store(true)
+	return nil, fmt.Errorf("%s: gave up waiting: %w", name, ctx.Err())
+}
+
+// answered waits for the answer, and reports false if the end of ctx came first.
+func (c *call[E, R]) answered(ctx context.Context) bool {
 	select {
 	case <-c.done:
-		return c.answers, c.err
+		return true
 	case <-ctx.Done():
 	}
 	select {
 	case <-c.done:
-		return c.answers, c.err
+		return true
 	default:
-		c.gone.Store(true)
-		return nil, fmt.Errorf("%s: gave up waiting: %w", name, ctx.Err())
+		return false
 	}
 }
 
-func (n *lane[E, R]) push(c *call[E, R]) {
+// push puts events that are accepted into the queue.
+func (n *lane[E, R]) push(events []E) *call[E, R] {
+	c := &call[E, R]{events: events, done: make(chan struct{})}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue = append(n.queue, c)
@@ -76,6 +84,7 @@ func (n *lane[E, R]) push(c *call[E, R]) {
 		n.sending = true
 		go n.send()
 	}
+	return c
 }
 
 // send makes requests until no call waits.

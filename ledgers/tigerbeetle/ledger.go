@@ -194,16 +194,34 @@ func (l *Ledger) CreateAccounts(
 func (l *Ledger) CreateTransfers(
 	ctx context.Context, transfers []ledgers.Transfer,
 ) ([]ledgers.TransferResult, error) {
-	results, err := l.transfers.do(ctx, transfers)
-	if err != nil {
+	err := l.accept(ctx, len(transfers))
+	if err != nil || len(transfers) == 0 {
 		return nil, err
 	}
-	for i, r := range results {
+	c := l.transfers.push(transfers)
+	if c.answered(ctx) {
+		return transferResults(c)
+	}
+	return nil, ledgers.GiveUp(ctx.Err(), func() ([]ledgers.TransferResult, bool) {
+		<-c.done
+		results, err := transferResults(c)
+		return results, err == nil
+	})
+}
+
+// transferResults returns the answer to a call.
+func transferResults(
+	c *call[ledgers.Transfer, ledgers.TransferResult],
+) ([]ledgers.TransferResult, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	for i, r := range c.answers {
 		if !r.Status.Known() {
-			return nil, fmt.Errorf("transfer %v: %w: %v", transfers[i].ID, ErrReply, r.Status)
+			return nil, fmt.Errorf("transfer %v: %w: %v", c.events[i].ID, ErrReply, r.Status)
 		}
 	}
-	return results, nil
+	return c.answers, nil
 }
 
 // LookupAccounts implements [ledgers.Driver].

@@ -187,7 +187,7 @@ func TestDeadlineOfADeafDriver(t *testing.T) {
 	}
 }
 
-// TestDriverContext looks at the context that a write is sent with: the caller's, but for a deadline.
+// TestDriverContext looks at the context that a write is sent with: the caller's, with a deadline.
 func TestDriverContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := &sees{Driver: openTwin(t)}
@@ -199,9 +199,10 @@ func TestDriverContext(t *testing.T) {
 		type key struct{}
 		err = send(context.WithValue(t.Context(), key{}, 7), g, 10)
 		deadline, _ := driver.ctx.Deadline()
-		if err != nil || driver.ctx.Value(key{}) != 7 || time.Until(deadline) != guard.DefaultDeadline {
+		value, left := driver.ctx.Value(key{}), time.Until(deadline)
+		if err != nil || value != 7 || left != guard.DefaultDeadline {
 			t.Errorf("after %v: got value %v and a deadline in %v, want 7 and %v",
-				err, driver.ctx.Value(key{}), time.Until(deadline), guard.DefaultDeadline)
+				err, value, left, guard.DefaultDeadline)
 		}
 	})
 }

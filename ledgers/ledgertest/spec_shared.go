@@ -245,8 +245,8 @@ func contextEndsLater(s *session) {
 	}
 }
 
-// wantGivenUp holds the error of a CreateTransfers of two new transfers, whose context was cancelled
-// before or after it was accepted, to the contract.
+// wantGivenUp holds the error of a CreateTransfers of two new transfers to the contract. Its
+// context was cancelled before or after it was accepted.
 func (s *session) wantGivenUp(err error) {
 	s.Helper()
 	if err != nil && !errors.Is(err, context.Canceled) {

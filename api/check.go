@@ -32,9 +32,12 @@ func (s *Server) check(c echo.Context) error {
 	return s.sendDecision(c, &d)
 }
 
-// requestOf reads the two forms of a check.
+// requestOf reads the three forms of a check.
 func (s *Server) requestOf(body *wire.CheckRequest) (limiter.Request, error) {
 	request := limiter.Request{ID: body.ID}
+	if body.Group != "" || body.Fields != nil {
+		return s.groupOf(body)
+	}
 	if body.Limits == nil {
 		if body.Limit == "" {
 			return limiter.Request{}, badRequest("limit is missing")
@@ -54,6 +57,39 @@ func (s *Server) requestOf(body *wire.CheckRequest) (limiter.Request, error) {
 		return limiter.Request{}, err
 	}
 	request.Members = members
+	return request, nil
+}
+
+// groupOf reads a check of a group. Its limits have one cost, so that they have to count the same.
+func (s *Server) groupOf(body *wire.CheckRequest) (limiter.Request, error) {
+	request := limiter.Request{
+		ID: body.ID, Group: body.Group, Fields: body.Fields, Cost: limiter.DefaultCost,
+	}
+	switch {
+	case body.Group == "":
+		return limiter.Request{}, badRequest("fields are those of a group: group is missing")
+	case body.Limit != "" || body.Limits != nil || body.Subject != "":
+		return limiter.Request{}, badRequest("a check of a group has no limit, limits or subject")
+	case body.Cost == nil:
+		return request, nil
+	}
+	request.Cost = body.Cost.Units
+	for _, group := range s.limiter.Limits().Groups() {
+		if group.Name != body.Group {
+			continue
+		}
+		for i, m := range group.Limits {
+			units, err := s.unitsOf("cost", m.Limit, *body.Cost)
+			if err != nil {
+				return limiter.Request{}, err
+			}
+			if i > 0 && units != request.Cost {
+				return limiter.Request{}, badRequest("cost: the limits of group %q do not count the same",
+					body.Group)
+			}
+			request.Cost = units
+		}
+	}
 	return request, nil
 }
 

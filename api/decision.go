@@ -112,6 +112,7 @@ func decisionOf(d *limiter.Decision) wire.Decision {
 		answer.Limits[i] = wire.State{
 			Limit: state.Limit, Subject: state.Subject, Cost: amountOf(state.Asset, state.Cost),
 			WindowSeconds: int64(state.Window / time.Second), ResetsAt: resetsAt(state.ResetsAt),
+			Shadow: state.Shadow, WouldDeny: state.WouldDeny,
 		}
 		if state.Known {
 			read := &figures{

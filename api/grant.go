@@ -49,3 +49,48 @@ func (s *Server) change(c echo.Context,
 		Quota: amountOf(asset, made.Quota), Remaining: amountOf(asset, made.Remaining),
 	})
 }
+
+// override gives one subject a quota of its own.
+func (s *Server) override(c echo.Context) error {
+	var body wire.QuotaRequest
+	err := readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
+	switch {
+	case err != nil:
+		return err
+	case body.Limit == "":
+		return badRequest("limit is missing")
+	case body.Quota == nil:
+		return badRequest("quota is missing")
+	}
+	units, err := s.unitsOf("quota", body.Limit, *body.Quota)
+	if err != nil {
+		return err
+	}
+	q, err := s.limiter.Override(c.Request().Context(), body.Limit, body.Subject, units)
+	if err != nil {
+		return err
+	}
+	return s.sendQuota(c, body.Limit, body.Subject, q)
+}
+
+// clearOverride gives one subject the limit's quota again.
+func (s *Server) clearOverride(c echo.Context) error {
+	values, err := query(c, []string{"limit", "subject"})
+	if err != nil {
+		return err
+	}
+	limit, subject := values.Get("limit"), values.Get("subject")
+	q, err := s.limiter.ClearOverride(c.Request().Context(), limit, subject)
+	if err != nil {
+		return err
+	}
+	return s.sendQuota(c, limit, subject, q)
+}
+
+func (s *Server) sendQuota(c echo.Context, limit, subject string, q limiter.SubjectQuota) error {
+	asset, _ := s.limiter.Limits().AssetOf(limit)
+	return send(c, http.StatusOK, plainJSON, &wire.SubjectQuota{
+		Limit: limit, Subject: subject, Quota: amountOf(asset, q.Quota),
+		Remaining: amountOf(asset, q.Remaining), Overridden: q.Overridden, Replayed: q.Replayed,
+	})
+}

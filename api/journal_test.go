@@ -107,7 +107,8 @@ func TestLimits(t *testing.T) {
 		path("limits", 19, "kind"), "transfer-amount", path("limits", 19, "quota"), "1000.00",
 		path("limits", 19, "asset"), "USD",
 		path("limits", 23, "close_at"), "0.95",
-		path("limits", 26, "align"), "day", path("limits", 26, "timezone"), "Europe/Berlin",
-		path("limits", 26, "window_seconds"), "0",
+		path("limits", 26, "shadow"), "true",
+		path("limits", 27, "align"), "day", path("limits", 27, "timezone"), "Europe/Berlin",
+		path("limits", 27, "window_seconds"), "0",
 		path("limits", len(testLimits())), "")
 }

@@ -53,6 +53,7 @@ func (s *Server) balance(c echo.Context) error {
 		Limit: b.Limit, Subject: b.Subject,
 		Quota: amountOf(asset, b.Quota), Used: amountOf(asset, b.Used),
 		Remaining: amountOf(asset, b.Remaining), Overage: amountOf(asset, b.Overage),
+		Overridden:    b.Overridden,
 		WindowSeconds: int64(b.Window / time.Second), ResetSeconds: int64(b.Reset / time.Second),
 		ResetsAt: resetsAt(b.ResetsAt),
 	}

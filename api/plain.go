@@ -166,6 +166,12 @@ func appendAllowed(b []byte, d *limiter.Decision) ([]byte, bool) {
 		if !state.ResetsAt.IsZero() {
 			b = append(state.ResetsAt.AppendFormat(append(b, `,"resets_at":"`...), time.RFC3339Nano), '"')
 		}
+		if state.Shadow {
+			b = append(b, `,"shadow":true`...)
+		}
+		if state.WouldDeny {
+			b = append(b, `,"would_deny":true`...)
+		}
 		b = append(b, '}')
 	}
 	return append(b, "]}\n"...), true

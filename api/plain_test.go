@@ -67,10 +67,13 @@ func TestAppendAllowed(t *testing.T) {
 	known.Reset = 59 * time.Second
 	daily := known
 	daily.ResetsAt = time.Date(2026, 3, 2, 0, 0, 0, 0, time.FixedZone("", 3600))
+	tried, denying := state, known
+	tried.Shadow, denying.Shadow, denying.WouldDeny = true, true, true
 	at := time.Date(2026, 3, 1, 12, 0, 0, 1000, time.FixedZone("", 3600))
 	for name, d := range map[string]limiter.Decision{
 		"Known":    {At: at, Transfer: ledgers.ID{Lo: 1, Hi: 1 << 63}, Limits: []limiter.State{known}},
 		"Held":     {At: at, ExpiresAt: at.Add(time.Minute), Limits: []limiter.State{known}},
+		"Shadow":   {At: at, Limits: []limiter.State{tried, known, denying}},
 		"Calendar": {At: at, Limits: []limiter.State{daily, state}},
 		"Several":  {At: at, Replayed: true, Limits: []limiter.State{state, known, state}},
 		"Degraded": {At: at, Degraded: true, Limits: []limiter.State{state}},

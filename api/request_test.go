@@ -250,9 +250,15 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Add(`{"limit":"api-requests","subject":"\ud83e\udda6","cost":"1","id":"x"}`)
 	f.Add(`{"checks":[{"limit":"a","subject":"u"},null]}`)
+	f.Add(tiers)
+	f.Add(`{"limits":[{"limit":"spend","cost":"0.50"}]}`)
+	f.Add(`{"limit":"a","subject":"u","hold_seconds":1}`)
 	s := newService(f, api.Options{Logger: slog.New(slog.DiscardHandler)})
 	f.Fuzz(func(t *testing.T, body string) {
-		for _, route := range []string{"/v1/check", "/v1/check/batch"} {
+		for _, route := range []string{
+			"/v1/check", "/v1/check/batch", "/v1/reservations",
+			"/v1/reservations/0123456789abcdef0123456789abcdef/settle",
+		} {
 			recorder := httptest.NewRecorder()
 			request := httptest.NewRequest(http.MethodPost, route, strings.NewReader(body))
 			s.server.Handler().ServeHTTP(recorder, request)

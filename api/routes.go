@@ -39,6 +39,8 @@ func routes() []route {
 		{http.MethodGet, "/v1/accounts", payers, (*Server).account},
 		{http.MethodPost, "/v1/admin/grants", admins, (*Server).grant},
 		{http.MethodPost, "/v1/admin/revocations", admins, (*Server).revoke},
+		{http.MethodPut, "/v1/admin/quota", admins, (*Server).override},
+		{http.MethodDelete, "/v1/admin/quota", admins, (*Server).clearOverride},
 		{http.MethodPost, "/v1/admin/deposits", admins, (*Server).deposit},
 		{http.MethodPost, "/v1/admin/withdrawals", admins, (*Server).withdraw},
 		{http.MethodGet, "/v1/admin/journal", admins, (*Server).journal},

@@ -95,6 +95,7 @@ func testLimits() []limiter.Limit {
 		{Name: "tokens", Kind: limiter.Budget, Quota: 100, Window: minute, CloseAt: 950_000},
 		{Name: "credits", Kind: limiter.Credits, Quota: 10},
 		{Name: "slots", Kind: limiter.Concurrency, Quota: 2},
+		{Name: "tried", Kind: limiter.RequestRate, Quota: 1, Window: minute, Shadow: true},
 		{Name: "berlin", Kind: limiter.RequestRate, Quota: 5, Align: "day", Timezone: "Europe/Berlin"},
 	}
 	for i := range limits {
@@ -108,7 +109,20 @@ func testLimits() []limiter.Limit {
 
 // testRules are the limits and what they refer to.
 func testRules() limiter.Rules {
-	return limiter.Rules{Limits: testLimits(), Assets: []limiter.Asset{{Code: "USD", Scale: 2}}}
+	users, tenants := []string{"User-ID"}, []string{"tenant"}
+	return limiter.Rules{
+		Limits: testLimits(), Assets: []limiter.Asset{{Code: "USD", Scale: 2}},
+		Groups: []limiter.Group{
+			{Name: "tiers", Limits: []limiter.GroupMember{
+				{Limit: "five", Fields: []string{"User-ID", "tenant"}},
+				{Limit: "ten", Fields: tenants}, {Limit: "tried", Fields: users},
+			}},
+			{Name: "spending", Limits: []limiter.GroupMember{{Limit: "spend", Fields: users}}},
+			{Name: "mixed", Limits: []limiter.GroupMember{
+				{Limit: "spend", Fields: users}, {Limit: "tokens", Fields: users},
+			}},
+		},
+	}
 }
 
 // service is a server under test, on a ledger of its own.

@@ -90,6 +90,9 @@ func textsOf(check wire.CheckRequest) []string {
 	for _, m := range check.Limits {
 		texts = append(texts, m.Subject)
 	}
+	for _, value := range check.Fields {
+		texts = append(texts, value)
+	}
 	return texts
 }
 
@@ -132,6 +135,27 @@ func (c *Client) Grant(ctx context.Context, grant wire.ChangeRequest) (wire.Chan
 // that, the error's Free says how much is.
 func (c *Client) Revoke(ctx context.Context, revoke wire.ChangeRequest) (wire.Change, error) {
 	return c.change(ctx, "/v1/admin/revocations", revoke)
+}
+
+// Override gives one subject a quota of its own, whatever the config says. It stands until it is
+// cleared. It wants the admin's token.
+func (c *Client) Override(ctx context.Context, q wire.QuotaRequest) (wire.SubjectQuota, error) {
+	err := sendable(q.Subject)
+	if err != nil {
+		return wire.SubjectQuota{}, err
+	}
+	var quota wire.SubjectQuota
+	err = c.call(ctx, http.MethodPut, "/v1/admin/quota", c.options.AdminToken, q, &quota)
+	return quota, err
+}
+
+// ClearOverride gives one subject the limit's quota again. It wants the admin's token.
+func (c *Client) ClearOverride(ctx context.Context, limit, subject string,
+) (wire.SubjectQuota, error) {
+	var quota wire.SubjectQuota
+	path := "/v1/admin/quota?" + url.Values{"limit": {limit}, "subject": {subject}}.Encode()
+	err := c.call(ctx, http.MethodDelete, path, c.options.AdminToken, nil, &quota)
+	return quota, err
 }
 
 func (c *Client) change(ctx context.Context, path string, r wire.ChangeRequest,

@@ -48,6 +48,10 @@ func serve(dir string, now func() time.Time) (url string, stop func(), err error
 			{Name: "credits", Kind: limiter.Credits, Quota: 10},
 		},
 		Assets: []limiter.Asset{{Code: "USD", Scale: 2}},
+		Groups: []limiter.Group{{Name: "both", Limits: []limiter.GroupMember{
+			{Limit: "api-requests", Fields: []string{"user", "tenant"}},
+			{Limit: "credits", Fields: []string{"tenant"}},
+		}}},
 	})
 	if err != nil {
 		return "", nil, err

@@ -27,6 +27,27 @@ func TestDecode(t *testing.T) {
 			t.Errorf("got error %v", err)
 		}
 	})
+	t.Run("FreeNames", func(t *testing.T) { // which are a config's
+		var b struct {
+			Fields map[string]string `json:"fields"`
+			ID     string            `json:"id"`
+		}
+		err := strict.Decode([]byte(`{"fields":{"User-ID.2":"a","é":"b"},"id":"x"}`), 8, &b)
+		if err != nil || len(b.Fields) != 2 || b.ID != "x" {
+			t.Errorf("got %+v and error %v", b, err)
+		}
+		for text, want := range map[string]string{
+			`{"fields":{"a":"b","a":"c"}}`:        `field "a" is given twice`,
+			`{"fields":{"a":"b","\u0061":"c"}}`:   `unknown field "\\u0061"`,
+			`{"fields":{"a":null}}`:               "a: null is no value",
+			`{"fields":{"A":"b"},"id":"x","X":1}`: `unknown field "X"`,
+		} {
+			err := strict.Decode([]byte(text), 8, &b)
+			if err == nil || err.Error() != want {
+				t.Errorf("%s: got error %v, want %s", text, err, want)
+			}
+		}
+	})
 	for name, test := range map[string]struct{ text, want string }{
 		"ErrEmpty":   {``, "the body is empty: want a JSON object"},
 		"ErrEnd":     {`{"name":"a"`, "the body ends within its JSON object"},

@@ -46,15 +46,20 @@ type walk struct {
 	names  [][]byte // of the fields met in the open objects, those of the innermost last
 }
 
+// freeNames is the field whose object has names that a config chose.
+const freeNames = "fields"
+
 // frame is an object or array that is open.
 type frame struct {
 	object bool
+	free   bool // its fields have names that are not ours
 	key    bool // the next string is a field's name
 	first  int  // where its fields start in names
 }
 
 func (w *walk) open(object bool) {
-	w.frames = append(w.frames, frame{object: object, key: object, first: len(w.names)})
+	free := len(w.names) > 0 && string(w.names[len(w.names)-1]) == freeNames
+	w.frames = append(w.frames, frame{object: object, key: object, free: free, first: len(w.names)})
 }
 
 func (w *walk) close() {
@@ -76,7 +81,7 @@ func (w *walk) text(s []byte) error {
 	top := w.frames[len(w.frames)-1]
 	switch {
 	case top.key:
-		return w.name(s, top.first)
+		return w.name(s, top)
 	case len(s) == 0:
 		return refused("%s: an empty string is no value", w.field())
 	case bytes.IndexByte(s, '\\') >= 0 && halfPair(s):
@@ -86,14 +91,15 @@ func (w *walk) text(s []byte) error {
 }
 
 // name looks at the name of a field. Ours are made of lower-case letters; encoding/json would take
-// others for them.
-func (w *walk) name(s []byte, first int) error {
+// others for them. Others may have any character, but not written as an escape, which would make
+// two names of one.
+func (w *walk) name(s []byte, top frame) error {
 	for _, c := range s {
-		if (c < 'a' || c > 'z') && c != '_' {
+		if c == '\\' || !top.free && (c < 'a' || c > 'z') && c != '_' {
 			return refused("unknown field %q", Clip(string(s)))
 		}
 	}
-	for _, known := range w.names[first:] {
+	for _, known := range w.names[top.first:] {
 		if bytes.Equal(known, s) {
 			return refused("field %q is given twice", s)
 		}

@@ -13,6 +13,8 @@ type Balance struct {
 	Remaining Amount `json:"remaining"`
 	// Overage is what was used beyond the quota.
 	Overage Amount `json:"overage"`
+	// Overridden says that the subject has a quota of its own, not the limit's.
+	Overridden bool `json:"overridden,omitempty"`
 	// WindowSeconds is as in a [State].
 	WindowSeconds int64 `json:"window_seconds"`
 	// ResetSeconds is the time until the next unit returns, 0 if none is out.

@@ -2,9 +2,10 @@ package wire
 
 import "time"
 
-// CheckRequest asks whether a subject may do something, and charges it if so. It has one of two
+// CheckRequest asks whether a subject may do something, and charges it if so. It has one of three
 // forms: Limit, Subject and perhaps Cost; or Limits, decided all or nothing, with a Subject for
-// those that name none.
+// those that name none; or Group and Fields, which stand for several limits, and perhaps a Cost for
+// each of them.
 type CheckRequest struct {
 	Limit   string `json:"limit,omitempty"`
 	Subject string `json:"subject,omitempty"`
@@ -12,6 +13,10 @@ type CheckRequest struct {
 	// kinds. With 0 nothing is charged.
 	Cost   *Amount  `json:"cost,omitempty"`
 	Limits []Member `json:"limits,omitempty"`
+	// Group is the name of a set of limits in the server's config, and Fields are what their subjects
+	// are made of: each that one of them wants, and no other.
+	Group  string            `json:"group,omitempty"`
+	Fields map[string]string `json:"fields,omitempty"`
 	// ID names this attempt, at most 255 bytes: sent again it is charged once and answered the same.
 	ID string `json:"id,omitempty"`
 }
@@ -66,4 +71,8 @@ type State struct {
 	// ResetsAt is when the present period of a calendar ends, with the offset of the limit's time
 	// zone; nil for other limits.
 	ResetsAt *time.Time `json:"resets_at,omitempty"`
+	// Shadow says that the limit is only tried out and has no part in the decision, and WouldDeny
+	// that it would have denied what the others let pass.
+	Shadow    bool `json:"shadow,omitempty"`
+	WouldDeny bool `json:"would_deny,omitempty"`
 }

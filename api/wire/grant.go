@@ -24,3 +24,24 @@ type Change struct {
 	Quota     Amount `json:"quota"`
 	Remaining Amount `json:"remaining"`
 }
+
+// QuotaRequest gives one subject a quota of its own, whatever the config says, until it is cleared.
+type QuotaRequest struct {
+	Limit   string `json:"limit"`
+	Subject string `json:"subject"`
+	// Quota in the limit's units; 0 shuts the subject out, unless it has grants.
+	Quota *Amount `json:"quota"`
+}
+
+// SubjectQuota is a subject's quota after it was overridden, or the override was cleared.
+type SubjectQuota struct {
+	Limit   string `json:"limit"`
+	Subject string `json:"subject"`
+	// Quota and Remaining are today's, with grants and revocations.
+	Quota     Amount `json:"quota"`
+	Remaining Amount `json:"remaining"`
+	// Overridden says that the quota is the subject's own, not the limit's.
+	Overridden bool `json:"overridden"`
+	// Replayed says that it was so before, and nothing was changed.
+	Replayed bool `json:"replayed"`
+}

@@ -82,3 +82,48 @@ func TestKinds(t *testing.T) {
 		}
 	})
 }
+
+func TestGroup(t *testing.T) {
+	c := connect(t, start(t, fixed))
+	check := wire.CheckRequest{
+		Group: "both", Fields: map[string]string{"user": "u", "tenant": "acme inc"},
+		Cost: new(wire.Count(2)),
+	}
+	d, err := c.Check(t.Context(), check)
+	if err != nil || !d.Allowed || d.Limits[0].Subject != "u/acme%20inc" ||
+		*d.Limits[0].Remaining != wire.Count(1) || *d.Limits[1].Remaining != wire.Count(8) {
+		t.Errorf("got %+v and error %v, want it allowed", d, err)
+	}
+	check.Fields["user"] = "\xff"
+	_, err = c.Check(t.Context(), check)
+	if !errors.Is(err, client.ErrNotUTF8) {
+		t.Errorf("got error %v, want %v", err, client.ErrNotUTF8)
+	}
+}
+
+func TestOverride(t *testing.T) {
+	c := connect(t, start(t, fixed))
+	want := wire.SubjectQuota{
+		Limit: "api-requests", Subject: "u &", Quota: wire.Count(7), Remaining: wire.Count(7),
+		Overridden: true,
+	}
+	got, err := c.Override(t.Context(), wire.QuotaRequest{
+		Limit: "api-requests", Subject: "u &", Quota: new(wire.Count(7)),
+	})
+	if err != nil || got != want {
+		t.Errorf("got %+v and error %v, want %+v", got, err, want)
+	}
+	b, err := c.Balance(t.Context(), "api-requests", "u &")
+	if err != nil || !b.Overridden || b.Quota != wire.Count(7) {
+		t.Errorf("got %+v and error %v, want a quota of its own", b, err)
+	}
+	want.Quota, want.Remaining, want.Overridden = wire.Count(3), wire.Count(3), false
+	got, err = c.ClearOverride(t.Context(), "api-requests", "u &")
+	if err != nil || got != want {
+		t.Errorf("got %+v and error %v, want %+v", got, err, want)
+	}
+	_, err = c.Override(t.Context(), wire.QuotaRequest{Limit: "api-requests", Subject: "\xff"})
+	if !errors.Is(err, client.ErrNotUTF8) {
+		t.Errorf("got error %v, want %v", err, client.ErrNotUTF8)
+	}
+}

@@ -14,15 +14,16 @@ func newCheckCommand() *cobra.Command {
 	var a asker
 	var r checkFlags
 	cmd := &cobra.Command{
-		Use:   "check {LIMIT | --limit NAME[=COST]...} SUBJECT",
+		Use:   "check {LIMIT | --limit NAME[=COST]...} SUBJECT | --group NAME --field KEY=VALUE...",
 		Short: "Decide one request and charge it",
 		Long: `Decide one request and charge it: exit with 0 if it is allowed, 1 if it is denied.
 
-With --limit, several limits are decided as one: all are charged or none.`,
+With --limit or --group, several limits are decided as one: all are charged or none.`,
 		Example: `  weir check api-requests alice
   weir check egress alice --cost 52000 --id upload-7
-  weir check --limit api-requests --limit egress=52000 alice`,
-		Args: cobra.RangeArgs(1, 2),
+  weir check --limit api-requests --limit egress=52000 alice
+  weir check --group api --field user=alice --field tenant=acme`,
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := r.request("check", args)
 			if err != nil {
@@ -43,8 +44,8 @@ With --limit, several limits are decided as one: all are charged or none.`,
 
 // checkFlags are what a check and a reservation can say, beside their arguments.
 type checkFlags struct {
-	cost, id string
-	limits   []string
+	cost, id, group string
+	limits, fields  []string
 }
 
 func (f *checkFlags) addFlags(cmd *cobra.Command) {
@@ -53,11 +54,14 @@ func (f *checkFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.id, "id", "",
 		"`name` of this attempt: sent again it is charged once and answered the same")
 	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "a limit and perhaps a cost, `NAME[=COST]`")
+	cmd.Flags().StringVar(&f.group, "group", "", "`name` of a group of limits")
+	cmd.Flags().StringArrayVar(&f.fields, "field", nil,
+		"what the group's limits take a subject from, `KEY=VALUE`")
 }
 
 // request makes a request of what the command line says.
 func (f *checkFlags) request(command string, args []string) (wire.CheckRequest, error) {
-	request := wire.CheckRequest{ID: f.id}
+	request := wire.CheckRequest{ID: f.id, Group: f.group}
 	var err error
 	if f.cost != "" {
 		request.Cost, err = parseAmount("--cost", f.cost)
@@ -65,8 +69,16 @@ func (f *checkFlags) request(command string, args []string) (wire.CheckRequest, 
 	switch {
 	case err != nil:
 		return request, err
+	case f.group != "" && (len(args) > 0 || len(f.limits) > 0):
+		return request, fmt.Errorf("%s: with --group, want only --field KEY=VALUE", command)
+	case f.group != "":
+		request.Fields, err = parseFields(f.fields)
+		return request, err
+	case len(f.fields) > 0:
+		return request, fmt.Errorf("%s: --field is of use only with --group", command)
 	case len(f.limits) == 0 && len(args) != 2:
-		return request, fmt.Errorf("%s: want LIMIT SUBJECT, or --limit NAME and SUBJECT", command)
+		return request, fmt.Errorf("%s: want LIMIT SUBJECT, or --limit NAME and SUBJECT, or --group",
+			command)
 	case len(f.limits) > 0 && len(args) != 1:
 		return request, fmt.Errorf("%s: with --limit, want only SUBJECT", command)
 	case len(f.limits) > 0 && f.cost != "":
@@ -99,6 +111,23 @@ func parseMembers(texts []string) ([]wire.Member, error) {
 	return members, nil
 }
 
+// parseFields reads the fields of a group, KEY=VALUE.
+func parseFields(texts []string) (map[string]string, error) {
+	fields := make(map[string]string, len(texts))
+	for _, text := range texts {
+		key, value, given := strings.Cut(text, "=")
+		_, twice := fields[key]
+		switch {
+		case !given:
+			return nil, fmt.Errorf("--field %s: want KEY=VALUE", text)
+		case twice:
+			return nil, fmt.Errorf("--field %s: is there twice", key)
+		}
+		fields[key] = value
+	}
+	return fields, nil
+}
+
 // decided prints a decision, or what went wrong. A denial ends the command with its own status.
 func (a *asker) decided(cmd *cobra.Command, decision wire.Decision, err error) error {
 	if err != nil {
@@ -112,7 +141,7 @@ func (a *asker) decided(cmd *cobra.Command, decision wire.Decision, err error) e
 	}
 	rows := make([]string, len(decision.Limits))
 	for i, s := range decision.Limits {
-		rows[i] = fmt.Sprintf("%s\t%s\t%v\t%s\t%s\t%s", s.Limit, s.Subject, s.Cost,
+		rows[i] = fmt.Sprintf("%s\t%s\t%v\t%s\t%s\t%s", limitCell(s), s.Subject, s.Cost,
 			orDash(s.Quota), orDash(s.Remaining), resetCell(s.ResetSeconds, s.ResetsAt))
 	}
 	err = a.print(cmd.OutOrStdout(), decision,
@@ -157,4 +186,16 @@ func resetCell(seconds *int64, at *time.Time) string {
 		return orDash(seconds)
 	}
 	return orDash(seconds) + ", at " + at.Format(time.RFC3339)
+}
+
+// limitCell names the limit of a decision, and says of one that is only tried out what it thought.
+func limitCell(s wire.State) string {
+	switch {
+	case s.WouldDeny:
+		return s.Limit + " (shadow: would deny)"
+	case s.Shadow:
+		return s.Limit + " (shadow)"
+	default:
+		return s.Limit
+	}
 }

@@ -74,7 +74,7 @@ Commands exit with 0 for yes or done, 1 for no (denied, not sound) and 2 for an 
 		newServeCommand(), newCheckCommand(), newBalanceCommand(), newLimitsCommand(),
 		newReserveCommand(), newSettleCommand(), newReleaseCommand(), newRenewCommand(),
 		newTransferCommand(), newAccountsCommand(), newDepositCommand(), newWithdrawCommand(),
-		newGrantCommand(), newRevokeCommand(), newJournalCommand(),
+		newGrantCommand(), newRevokeCommand(), newQuotaCommand(), newJournalCommand(),
 		newConfigCommand(), newVerifyCommand(), newReplayCommand(), newVersionCommand(),
 	)
 	return root

@@ -189,6 +189,48 @@ func TestReservationCommands(t *testing.T) {
 	})
 }
 
+const grouped = `
+limits:
+  - {name: per-user, kind: request-rate, quota: 2, window: 300s, deadline: 30s}
+  - {name: per-tenant, kind: request-rate, quota: 4, window: 300s, deadline: 30s}
+  - {name: tried, kind: request-rate, quota: 1, window: 300s, shadow: on, deadline: 30s}
+groups:
+  - name: api
+    limits:
+      - {limit: per-user, fields: [tenant, user]}
+      - {limit: per-tenant, fields: [tenant]}
+      - {limit: tried, fields: [user]}
+`
+
+// tidy:table the command lines of a session and what they print
+func TestGroupAndQuotaCommands(t *testing.T) {
+	s, _ := startService(t, textConfig(t, grouped))
+	ask(t, s)
+	const api = "check --group api --field tenant=ac/me --field user=alice"
+	wantSession(t, []commandRow{
+		{api + " --id x", 0, `^allowed, .*\nLIMIT .*\nper-user +ac%2Fme/alice +1 +2 +1 +300\n` +
+			`per-tenant +ac/me +1 +4 +3 +300\ntried \(shadow\) +alice +1 +1 +0 +300\n$`},
+		{api + " --id x", 0, `^allowed, transfer [0-9a-f]{32}, replayed\n`},
+		{api, 0, `\ntried \(shadow: would deny\) +alice +1 +1 +0 +\d+\n$`},
+		{api, 1, `^denied, retry after `},
+		{"check --group api --field tenant=ac/me", 2, `^$`},
+		{"check --group api --field tenant=a --field user=b --field x=y", 2, `^$`},
+		{"check --group none --field tenant=a", 2, `^$`},
+		{"reserve --group api --field tenant=ac/me --field user=bob", 0, `held until .*\n.*\nper-user `},
+		{"release RECEIPT", 0, `\nper-tenant +ac/me +1 +0 +0 +2\n`},
+		{"quota set per-user ac%2Fme/alice 5", 0, `\nper-user +ac%2Fme/alice +5 +3 +true +false\n$`},
+		{"quota set per-user ac%2Fme/alice 5", 0, `\nper-user +ac%2Fme/alice +5 +3 +true +true\n$`},
+		{"balance per-user ac%2Fme/alice", 0, `\nper-user +ac%2Fme/alice +5 \(own\) +2 +3 `},
+		{api, 0, `^allowed`},
+		{"quota set per-tenant ac/me 0", 0, `\nper-tenant +ac/me +0 +0 +true +false\n$`},
+		{api, 1, `^denied\n.*\n.*\nper-tenant +ac/me +1 +0 +0 `}, // a ban
+		{"quota clear per-tenant ac/me", 0, `\nper-tenant +ac/me +4 +1 +false +false\n$`},
+		{api, 0, `^allowed`},
+		{"quota set per-user alice many", 2, `^$`},
+		{"limits", 0, `\ntried +request-rate +1 +5m0s +open +shadow\n$`},
+	})
+}
+
 // What --json prints is one JSON value and nothing else.
 func TestClientCommandsJSON(t *testing.T) {
 	askable(t)
@@ -284,6 +326,13 @@ func TestCommandErrors(t *testing.T) {
 		{"ErrCost", []string{"check", "a", "alice", "--cost", "1.5e1"}, []string{"--cost: 1.5e1: want a"}},
 		{"ErrLimitCost", []string{"check", "alice", "--limit", "a=-1"}, []string{"--limit a: -1: want"}},
 		{"ErrAmount", []string{"grant", "a", "alice", "1e3"}, []string{"amount: 1e3: want a whole number"}},
+		{"ErrGroupLimit", []string{"check", "--group", "g", "--limit", "a"}, []string{"want only --field"}},
+		{"ErrGroupSubject", []string{"check", "--group", "g", "alice"}, []string{"want only --field"}},
+		{"ErrField", []string{"check", "--group", "g", "--field", "user"}, []string{"want KEY=VALUE"}},
+		{"ErrFieldTwice", []string{"check", "--group", "g", "--field", "u=a", "--field", "u=b"},
+			[]string{"--field u: is there twice"}},
+		{"ErrFieldAlone", []string{"check", "a", "alice", "--field", "u=a"}, []string{"only with --group"}},
+		{"ErrQuotaWord", []string{"quota", "sett"}, []string{"want: weir quota"}},
 		{"ErrHold", []string{"reserve", "a", "alice", "--hold", "60"}, []string{"--hold: 60: has no unit"}},
 		{"ErrHoldFraction", []string{"renew", "x", "--hold", "1500ms"}, []string{"--hold: 1.5s: want whole"}},
 		{"ErrSettleNothing", []string{"settle", "x"}, []string{"want either COST, or --limit"}},

@@ -64,3 +64,70 @@ func newChangeCommand(name string,
 	addIDFlag(cmd, &id)
 	return cmd
 }
+
+func newQuotaCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "quota",
+		Short: "Give one subject a quota of its own, in place of the config's",
+		Args:  wantArgs(0),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newQuotaSetCommand(), newQuotaClearCommand())
+	return cmd
+}
+
+func newQuotaSetCommand() *cobra.Command {
+	var a asker
+	cmd := &cobra.Command{
+		Use:   "set LIMIT SUBJECT QUOTA",
+		Short: "Set one subject's quota, whatever the config says",
+		Long: `Set one subject's quota, whatever the config says; 0 admits nothing. What the subject has
+used stays used, and its grants stay on top. Set again to the same it changes nothing.`,
+		Args: wantArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			wanted, err := parseAmount("quota", args[2])
+			if err != nil {
+				return err
+			}
+			weir, err := a.client()
+			if err != nil {
+				return err
+			}
+			quota, err := weir.Override(cmd.Context(), wire.QuotaRequest{
+				Limit: args[0], Subject: args[1], Quota: wanted,
+			})
+			return a.overridden(cmd, quota, err)
+		},
+	}
+	a.addFlags(cmd)
+	return cmd
+}
+
+func newQuotaClearCommand() *cobra.Command {
+	var a asker
+	cmd := &cobra.Command{
+		Use:   "clear LIMIT SUBJECT",
+		Short: "Let the config's quota count for a subject again",
+		Args:  wantArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			weir, err := a.client()
+			if err != nil {
+				return err
+			}
+			quota, err := weir.ClearOverride(cmd.Context(), args[0], args[1])
+			return a.overridden(cmd, quota, err)
+		},
+	}
+	a.addFlags(cmd)
+	return cmd
+}
+
+// overridden prints the quota that a subject has now, or what went wrong.
+func (a *asker) overridden(cmd *cobra.Command, q wire.SubjectQuota, err error) error {
+	if err != nil {
+		return a.failure(err)
+	}
+	return a.print(cmd.OutOrStdout(), q, "LIMIT\tSUBJECT\tQUOTA\tREMAINING\tOVERRIDDEN\tREPLAYED",
+		fmt.Sprintf("%s\t%s\t%v\t%v\t%t\t%t", q.Limit, q.Subject, q.Quota, q.Remaining, q.Overridden,
+			q.Replayed))
+}

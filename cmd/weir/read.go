@@ -90,7 +90,7 @@ func newBalanceCommand() *cobra.Command {
 			}
 			return a.print(cmd.OutOrStdout(), b,
 				"LIMIT\tSUBJECT\tQUOTA\tUSED\tREMAINING\tOVERAGE\tWINDOW S\tRESET S",
-				fmt.Sprintf("%s\t%s\t%v\t%v\t%v\t%v\t%d\t%s", b.Limit, b.Subject, b.Quota, b.Used,
+				fmt.Sprintf("%s\t%s\t%s\t%v\t%v\t%v\t%d\t%s", b.Limit, b.Subject, quotaCell(b), b.Used,
 					b.Remaining, b.Overage, b.WindowSeconds, resetCell(&b.ResetSeconds, b.ResetsAt)))
 		},
 	}
@@ -123,6 +123,14 @@ func newLimitsCommand() *cobra.Command {
 	}
 	a.addFlags(cmd)
 	return cmd
+}
+
+// quotaCell says how much a subject may hold, and whether that is its own quota.
+func quotaCell(b wire.Balance) string {
+	if b.Overridden {
+		return b.Quota.String() + " (own)"
+	}
+	return b.Quota.String()
 }
 
 func limitRow(l wire.Limit) string {

@@ -14,7 +14,7 @@ func newReserveCommand() *cobra.Command {
 	var r checkFlags
 	var hold string
 	cmd := &cobra.Command{
-		Use:   "reserve {LIMIT | --limit NAME[=COST]...} SUBJECT",
+		Use:   "reserve {LIMIT | --limit NAME[=COST]...} SUBJECT | --group NAME --field KEY=VALUE...",
 		Short: "Hold units of a limit until they are settled, released or renewed",
 		Long: `Hold what a check would charge: exit with 0 if it is held, 1 if it is denied.
 
@@ -23,7 +23,7 @@ comes before, what is held comes back when the time of --hold is over.`,
 		Example: `  weir reserve llm-tokens alice --cost 5000 --hold 60s
   weir reserve exports alice --hold 5m
   weir reserve --limit llm-tokens=5000 --limit exports alice --hold 60s`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := r.request("reserve", args)
 			if err != nil {

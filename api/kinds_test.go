@@ -58,7 +58,7 @@ func TestCredits(t *testing.T) {
 }
 
 func TestMoneyBudget(t *testing.T) {
-	s := newService(t, api.Options{})
+	s := newService(t, api.Options{AdminToken: "admin"})
 	a := s.check(`{"limit":"spend","subject":"u","cost":"99.99"}`)
 	a.want(t, 200, path("limits", 0, "cost"), "99.99", path("limits", 0, "quota"), "100.00",
 		path("limits", 0, "remaining"), "0.01", path("limits", 0, "window_seconds"), "3600")
@@ -69,6 +69,15 @@ func TestMoneyBudget(t *testing.T) {
 	if a.header.Get("Retry-After") == "" {
 		t.Error("got no Retry-After")
 	}
+	a = s.check(`{"limit":"spend","subject":"u","cost":"100.01"}`)
+	a.want(t, 422, "code", "cost-exceeds-quota", "detail",
+		`cost 100.01 is above the quota of 100.00 on limit "spend" and can never pass`)
+	s.admin("revocations", `{"limit":"spend","subject":"u","amount":"0.02","id":"r"}`).
+		want(t, 422, "code", "quota-in-use", "free", "0.01", "detail",
+			"0.02 cannot be revoked: 0.01 is free")
+	s.admin("grants", `{"limit":"spend","subject":"u","amount":"9999999999999.99","id":"g"}`).
+		want(t, 422, "code", "quota-too-large", "detail", "the quota is 100.00; "+
+			"with 9999999999999.99 more it would pass 9999999999999.99")
 	for _, cost := range []string{`1`, `"0.001"`, `"1e1"`, `1.00`} {
 		s.check(`{"limit":"spend","subject":"u","cost":`+cost+`}`).want(t, 400)
 	}

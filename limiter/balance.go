@@ -143,7 +143,7 @@ func (l *Limiter) change(ctx context.Context, c Change,
 	if err != nil {
 		return Changed{}, undecided(err, c.ID)
 	}
-	err = changeRefused(c, result, balances[0])
+	err = changeRefused(c, charge.limit, result, balances[0])
 	if err != nil {
 		return Changed{}, err
 	}
@@ -154,7 +154,7 @@ func (l *Limiter) change(ctx context.Context, c Change,
 }
 
 // changeRefused is the error for a change that was not made, nil if it was.
-func changeRefused(c Change, result accounts.Result, b accounts.Balance) error {
+func changeRefused(c Change, limit *Limit, result accounts.Result, b accounts.Balance) error {
 	switch result.Outcome {
 	case accounts.Accepted, accounts.Replayed:
 		return nil
@@ -163,13 +163,14 @@ func changeRefused(c Change, result accounts.Result, b accounts.Balance) error {
 	case accounts.TooLarge:
 		return &Error{
 			Code: CodeQuotaTooLarge, Limit: c.Limit,
-			Detail: fmt.Sprintf("the quota is %d; with %d more it would pass %d",
-				b.Quota, c.Amount, uint64(accounts.MaxQuota)),
+			Detail: fmt.Sprintf("the quota is %s; with %s more it would pass %s",
+				limit.text(b.Quota), limit.text(c.Amount), limit.text(accounts.MaxQuota)),
 		}
 	default:
 		return &Error{
 			Code: CodeQuotaInUse, Limit: c.Limit, Free: b.Remaining, NewIDRequired: result.Burnt,
-			Detail: fmt.Sprintf("%d cannot be revoked: %d is free", c.Amount, b.Remaining),
+			Detail: fmt.Sprintf("%s cannot be revoked: %s is free",
+				limit.text(c.Amount), limit.text(b.Remaining)),
 		}
 	}
 }
@@ -247,8 +248,8 @@ func (l *Limiter) setQuota(ctx context.Context, limit, subject string,
 	if result.Outcome == accounts.TooLarge {
 		return SubjectQuota{}, &Error{
 			Code: CodeQuotaTooLarge, Limit: limit,
-			Detail: fmt.Sprintf("with what was granted the quota would pass %d",
-				uint64(accounts.MaxQuota)),
+			Detail: fmt.Sprintf("with what was granted the quota would pass %s",
+				c.limit.text(accounts.MaxQuota)),
 		}
 	}
 	balances, err := l.book.Balances(ctx, []accounts.Charge{c.Charge})

@@ -308,8 +308,9 @@ func exceedsQuota(charges []charge, read []figures, burnt bool) *Error {
 		}
 		return &Error{
 			Code: CodeCostExceedsQuota, Limit: c.limit.Name, NewIDRequired: burnt,
-			Detail: fmt.Sprintf("cost %d is above the quota of %d on limit %q and can never pass",
-				c.Amount, read[i].Quota-min(read[i].Margin, read[i].Quota), c.limit.Name),
+			Detail: fmt.Sprintf("cost %s is above the quota of %s on limit %q and can never pass",
+				c.limit.text(c.Amount), c.limit.text(read[i].Quota-min(read[i].Margin, read[i].Quota)),
+				c.limit.Name),
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -136,6 +137,14 @@ func (a Asset) parsePositive(text string) (ledgers.Amount, error) {
 		return ledgers.Amount{}, badRequest("amount: want more than 0")
 	}
 	return amount, nil
+}
+
+// text writes units as the limit counts them, an asset's as its decimal text.
+func (l *Limit) text(units uint64) string {
+	if l.asset == nil {
+		return strconv.FormatUint(units, 10)
+	}
+	return l.asset.Format(ledgers.AmountOf(units))
 }
 
 // digits reports whether a text is one digit or more, and nothing else.

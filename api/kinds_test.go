@@ -36,6 +36,10 @@ func TestCredits(t *testing.T) {
 		s.check(`{"limit":"credits","subject":"u","cost":11,"id":"two"}`).want(t, 200)
 		s.check(`{"limit":"credits","subject":"u","cost":0}`).
 			want(t, 402, "code", "credits-exhausted", "new_id_required", "")
+		for range 3 { // also where it is remembered
+			s.check(`{"limit":"credits","subject":"u","cost":1}`).want(t, 402, "code",
+				"credits-exhausted", "retry_after_ms", "")
+		}
 	})
 	t.Run("SeveralLimits", func(t *testing.T) {
 		s := newService(t, api.Options{})

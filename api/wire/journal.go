@@ -13,7 +13,7 @@ type Journal struct {
 type Entry struct {
 	At       Time   `json:"at"`
 	Transfer string `json:"transfer"`
-	// Kind is quota, requota, grant, revocation, charge or guard.
+	// Kind is quota, requota, grant, revocation, charge, guard, hold, settlement or overage.
 	Kind string `json:"kind"`
 	// Side is credit where the subject got the amount, debit where it gave it.
 	Side   string `json:"side"`

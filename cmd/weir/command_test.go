@@ -245,11 +245,29 @@ func TestClientCommandsJSON(t *testing.T) {
 			t.Errorf("weir %s --json: got %q (%v), want a JSON object", args, got.out, err)
 		}
 	}
+	wantReservationJSON(t)
 	var d wire.Decision
 	got := weir(t, "check", "a", "alice", "--cost", "10", "--json")
 	err := json.Unmarshal([]byte(got.out), &d)
 	if err != nil || got.status != exitNo || d.Allowed || d.RetryAfterMS == 0 {
 		t.Errorf("a denied check: got %d, %s, want 1 and a denial with its wait", got.status, got.out)
+	}
+}
+
+// wantReservationJSON checks that a receipt can be taken from what one command prints for the next.
+func wantReservationJSON(t *testing.T) {
+	t.Helper()
+	var held wire.Decision
+	got := weir(t, "reserve", "b", "bob", "--cost", "10", "--json")
+	err := json.Unmarshal([]byte(got.out), &held)
+	if err != nil || !held.Allowed || held.ExpiresAt == nil {
+		t.Fatalf("reserve --json: got %q (%v), want a decision with its end", got.out, err)
+	}
+	var settled wire.Settlement
+	got = weir(t, "settle", held.Transfer, "4", "--json")
+	err = json.Unmarshal([]byte(got.out), &settled)
+	if err != nil || settled.Transfer != held.Transfer || settled.Limits[0].Booked != wire.Count(4) {
+		t.Errorf("settle --json: got %q (%v), want 4 booked on %s", got.out, err, held.Transfer)
 	}
 }
 

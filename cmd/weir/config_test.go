@@ -148,8 +148,9 @@ func TestConfigTigerBeetle(t *testing.T) {
 		t.Helper()
 		c := mustLoad(t, path, nil)
 		got := c.Driver.describe(c)
-		if got != want || !c.Driver.shared {
-			t.Errorf("%s: got %q, shared %t, want %q and shared", path, got, c.Driver.shared, want)
+		if got != want || !c.Driver.shared || c.Retention != 0 {
+			t.Errorf("%s: got %q, shared %t, retention %v, want %q, shared, and that all is kept", path,
+				got, c.Driver.shared, c.Retention, want)
 		}
 	}
 	large := "340282366920938463463374607431768211455"

@@ -39,6 +39,8 @@ type driver struct {
 	gone func(error) bool
 	// shared says that other processes may write to the ledger.
 	shared bool
+	// keepsAll says that the ledger deletes nothing, so that no retention means anything to it.
+	keepsAll bool
 	// lag is how much later than its time-out the ledger gives units back.
 	lag time.Duration
 }
@@ -51,7 +53,7 @@ var drivers = map[string]driver{
 	driverTigerBeetle: {
 		open: openTigerBeetle, describe: describeTigerBeetle,
 		gone:   func(error) bool { return false }, // sessions are opened again
-		shared: true, lag: tigerbeetleLag,
+		shared: true, keepsAll: true, lag: tigerbeetleLag,
 	},
 }
 

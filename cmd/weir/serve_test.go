@@ -126,6 +126,77 @@ func wantDenied429(t testing.TB, p *process) {
 	}
 }
 
+const paymentsConfig = `
+assets: [{code: USD, scale: 2}]
+limits:
+  - {name: pay, kind: transfer-amount, quota: "1000.00", asset: USD, window: 4s, deadline: 30s}
+`
+
+// A payment and its limit are one: what one of them refuses touches neither, no kill parts them,
+// and what the window gives back can be paid.
+func TestServePayments(t *testing.T) {
+	c := textConfig(t, paymentsConfig)
+	p := startProcess(t, c.Path, c.Data)
+	for subject, amount := range map[string]string{"alice": "1000.01", "bob": "1", "carol": "2"} {
+		_, err := p.Deposit(t.Context(), wire.MovementRequest{
+			Asset: "USD", Subject: subject, Amount: amount, ID: "d",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pay := func(from, amount, id string) (wire.Decision, error) {
+		return p.Transfer(t.Context(), wire.TransferRequest{
+			Limit: "pay", From: from, To: "bob", Amount: amount, ID: id,
+		})
+	}
+	paid, err := pay("alice", "999.99", "one")
+	if err != nil || !paid.Allowed {
+		t.Fatalf("999.99: got %+v, %v, want it allowed", paid, err)
+	}
+	more, err := pay("alice", "0.02", "two")
+	if err != nil || more.Allowed || more.RetryAfterMS == 0 {
+		t.Fatalf("0.02 more: got %+v, %v, want it denied, with a wait", more, err)
+	}
+	_, err = pay("carol", "2.01", "one")
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || refused.Code != wire.CodeInsufficientFunds {
+		t.Errorf("2.01 of 2.00: got %v, want %s", err, wire.CodeInsufficientFunds)
+	}
+	if b := p.mustBalance(t, "pay", "carol"); b.Used != wire.Money(0, 2) {
+		t.Errorf("insufficient funds: got %+v, want nothing used", b)
+	}
+	wantFunds(t, p, map[string]string{"alice": "0.02", "bob": "1000.99", "carol": "2.00"})
+	p.kill(t)
+	wantSound(t, c.Data)
+	p = startProcess(t, c.Path, c.Data)
+	again, err := pay("alice", "999.99", "one")
+	if err != nil || !again.Replayed || again.Transfer != paid.Transfer {
+		t.Errorf("the same id after kill -9: got %+v, %v, want a replay of %+v", again, err, paid)
+	}
+	attempt := 0
+	eventually(t, "0.02 passes when the window has given back", func() bool {
+		attempt++
+		d, err := pay("alice", "0.02", fmt.Sprintf("later-%d", attempt))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Allowed
+	})
+	wantFunds(t, p, map[string]string{"alice": "0.00", "bob": "1001.01", "carol": "2.00"})
+}
+
+// wantFunds checks what subjects have.
+func wantFunds(t testing.TB, p *process, funds map[string]string) {
+	t.Helper()
+	for subject, want := range funds {
+		account, err := p.Account(t.Context(), "USD", subject)
+		if err != nil || account.Balance != want {
+			t.Errorf("%s: got %+v, %v, want %s USD", subject, account, err, want)
+		}
+	}
+}
+
 // Used units stay used over kill -9, and the quota is given once, however often weir starts.
 func TestServeRestarts(t *testing.T) {
 	root := t.TempDir()

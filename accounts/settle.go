@@ -270,6 +270,9 @@ type Booking struct {
 	Overage uint64
 	// Dropped units were used so long ago that they would be back by now.
 	Dropped uint64
+	// Conflict says that overage of another amount was booked under these ids before. Nothing was
+	// changed, and the figures are those of that time.
+	Conflict bool
 }
 
 // BookLate accounts for an attempt that was let through at the ledger time at although the ledger
@@ -309,11 +312,10 @@ func (b *Book) BookLate(ctx context.Context, a Attempt, at uint64) ([]Booking, e
 		case Accepted, Replayed, Expired, Ended:
 			booking.Charged = c.Amount
 		default:
-			booking.Charged, err = b.bookOverage(ctx, a.First, places[i], c)
+			*booking, err = b.bookOverage(ctx, a.First, places[i], c)
 			if err != nil {
 				return nil, err
 			}
-			booking.Overage = c.Amount - booking.Charged
 		}
 	}
 	return bookings, nil
@@ -338,12 +340,12 @@ func remaining(charges []Charge, bookings []Booking, at, now uint64) (left []Cha
 }
 
 // bookOverage books the charge at a place of an attempt that the quota does not have, or not all
-// of: the overage account pays the operator, and the user pays back what it can. That is returned.
+// of: the overage account pays the operator, and the user pays back what it can.
 func (b *Book) bookOverage(ctx context.Context, first ledgers.ID, place int, c Charge,
-) (uint64, error) {
+) (Booking, error) {
 	err := b.openOverage(ctx, []Charge{c})
 	if err != nil {
-		return 0, err
+		return Booking{}, err
 	}
 	end := b.namespace.EndTransfer(first)
 	used, paid := b.overage(c, c.Amount, b.namespace.MemberTransfer(end, 2*place+1),
@@ -355,17 +357,21 @@ func (b *Book) bookOverage(ctx context.Context, first ledgers.ID, place int, c C
 	results, err := b.createTransfers(ctx, []ledgers.Transfer{used, paid})
 	forget([]Charge{c})
 	if err != nil {
-		return 0, err
+		return Booking{}, err
 	}
 	if results[0].Status != ledgers.TransferCreated && !results[0].Status.Exists() {
-		return 0, fmt.Errorf("%w: %s for overage %s", ErrStatus, results[0].Status, used.ID)
+		return Booking{}, fmt.Errorf("%w: %s for overage %s", ErrStatus, results[0].Status, used.ID)
 	}
-	found, err := b.driver.LookupTransfers(ctx, []ledgers.ID{paid.ID})
+	found, err := b.driver.LookupTransfers(ctx, []ledgers.ID{used.ID, paid.ID})
 	if err != nil {
-		return 0, fmt.Errorf("look up transfer %s: %w", paid.ID, err)
+		return Booking{}, fmt.Errorf("look up overage %s: %w", used.ID, err)
 	}
-	if len(found) == 0 {
-		return 0, fmt.Errorf("%w: overage %s is not found", ErrStatus, paid.ID)
+	if len(found) != 2 {
+		return Booking{}, fmt.Errorf("%w: overage %s is not found", ErrStatus, used.ID)
 	}
-	return found[0].Amount.Lo, nil
+	// A window that has moved on is a difference that the ledger names first, so its status does not
+	// tell whether the amount is another one.
+	booking := Booking{Charged: found[1].Amount.Lo, Conflict: found[0].Amount != used.Amount}
+	booking.Overage = found[0].Amount.Lo - booking.Charged
+	return booking, nil
 }

@@ -90,6 +90,9 @@ func (l *Limiter) track(ctx context.Context, id string, attempt accounts.Attempt
 		return Tracked{}, failure(err)
 	}
 	l.forget(attempt)
+	if bookings[0].Conflict {
+		return Tracked{}, spent(accounts.Conflict, id)
+	}
 	return Tracked{
 		Transfer: attempt.First, At: instant(now),
 		Booked: bookings[0].Charged, Overage: bookings[0].Overage,

@@ -50,10 +50,12 @@ func TestTrack(t *testing.T) {
 		if err != nil || b.Used != 10 || b.Remaining != 0 || b.Overage != 3 {
 			t.Errorf("%s: got %+v, %v, want 10 used and 3 over", limit, b, err)
 		}
-		_, err = l.Track(context.Background(), limiter.Usage{
-			Limit: limit, Subject: "alice", Amount: 8, ID: "a",
-		})
-		wantError(t, err, limiter.CodeIDConflict)
+		for _, id := range []string{"a", "b", "c"} { // also where not all of it was there
+			_, err = l.Track(context.Background(), limiter.Usage{
+				Limit: limit, Subject: "alice", Amount: 8, ID: id,
+			})
+			wantError(t, err, limiter.CodeIDConflict)
+		}
 		for _, usage := range []limiter.Usage{
 			{Limit: limit, Subject: "alice", Amount: 1}, {Limit: limit, Subject: "alice", ID: "d"},
 			{Limit: limit, Amount: 1, ID: "d"},

@@ -256,7 +256,7 @@ func FuzzCheck(f *testing.F) {
 	s := newService(f, api.Options{Logger: slog.New(slog.DiscardHandler)})
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, route := range []string{
-			"/v1/check", "/v1/check/batch", "/v1/reservations",
+			"/v1/check", "/v1/check/batch", "/v1/reservations", "/v1/track",
 			"/v1/reservations/0123456789abcdef0123456789abcdef/settle",
 		} {
 			recorder := httptest.NewRecorder()

@@ -73,6 +73,7 @@ Commands exit with 0 for yes or done, 1 for no (denied, not sound) and 2 for an 
 	root.AddCommand(
 		newServeCommand(), newCheckCommand(), newBalanceCommand(), newLimitsCommand(),
 		newReserveCommand(), newSettleCommand(), newReleaseCommand(), newRenewCommand(),
+		newTrackCommand(),
 		newTransferCommand(), newAccountsCommand(), newDepositCommand(), newWithdrawCommand(),
 		newGrantCommand(), newRevokeCommand(), newQuotaCommand(), newJournalCommand(),
 		newConfigCommand(), newVerifyCommand(), newReplayCommand(), newVersionCommand(),

@@ -186,6 +186,10 @@ func TestReservationCommands(t *testing.T) {
 		{"check tokens dave --cost 7", 0, `^allowed`},
 		{"release RECEIPT", 0, `\ntokens +dave +7 +0 +0 +1000\n$`},
 		{"release 00000000000000000000000000000001", 2, `^$`},
+		{"track spend erin 12.50 --id x", 0, `^LIMIT .*\nspend +erin +12.50 +10.00 +2.50 +booked +[0-9a-f]{32}\n$`},
+		{"track spend erin 12.50 --id x", 0, `\nspend +erin +12.50 +10.00 +2.50 +booked `},
+		{"track spend erin 12.51 --id x", 2, `^$`},
+		{"track spend erin much", 2, `^$`},
 	})
 }
 

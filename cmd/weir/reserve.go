@@ -167,6 +167,57 @@ func (a *asker) settled(cmd *cobra.Command, verdict string, s wire.Settlement, e
 	return a.print(cmd.OutOrStdout(), s, "LIMIT\tSUBJECT\tHELD\tBOOKED\tOVERAGE\tREMAINING", rows...)
 }
 
+func newTrackCommand() *cobra.Command {
+	var a asker
+	var id string
+	cmd := &cobra.Command{
+		Use:   "track LIMIT SUBJECT AMOUNT",
+		Short: "Book what was used already, also past the balance",
+		Long: `Book what was used already, also past the balance. The same id sent again books it once.
+While the ledger is away the usage is spooled, and booked later.`,
+		Args: wantArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			amount, err := parseAmount("amount", args[2])
+			if err != nil {
+				return err
+			}
+			weir, err := a.client()
+			if err != nil {
+				return err
+			}
+			id, err = idOr(cmd, id)
+			if err != nil {
+				return err
+			}
+			t, err := weir.Track(cmd.Context(), wire.TrackRequest{
+				Limit: args[0], Subject: args[1], Amount: amount, ID: id,
+			})
+			if err != nil {
+				return a.failure(err)
+			}
+			return a.print(cmd.OutOrStdout(), t,
+				"LIMIT\tSUBJECT\tAMOUNT\tBOOKED\tOVERAGE\tSTATE\tTRANSFER",
+				fmt.Sprintf("%s\t%s\t%v\t%v\t%v\t%s\t%s", t.Limit, t.Subject, t.Amount, t.Booked,
+					t.Overage, trackedCell(t), t.Transfer))
+		},
+	}
+	a.addFlags(cmd)
+	addIDFlag(cmd, &id)
+	return cmd
+}
+
+// trackedCell says what became of usage.
+func trackedCell(t wire.Tracked) string {
+	switch {
+	case t.Spooled:
+		return "spooled"
+	case t.Dropped:
+		return "dropped"
+	default:
+		return "booked"
+	}
+}
+
 func addHoldFlag(cmd *cobra.Command, hold *string) {
 	cmd.Flags().StringVar(hold, "hold", "60s", "how long to hold, a `duration` up to 30d")
 }

@@ -167,11 +167,12 @@ func (b *Book) readFirst(ctx context.Context, c Charge, used uint64) (reading, e
 // Wait returns the ledger's time from which need units of the charge's account will have come back.
 // Used is the Out of a balance read just now. Where the time cannot be told by reading a
 // bounded number of pages, the answer is one by which they surely will be back.
+//
+// On a shared ledger it is read anew: other nodes may have given back what this one remembers to be
+// out, and taken other units that come back later.
 func (b *Book) Wait(ctx context.Context, c Charge, used, need uint64) (uint64, error) {
-	c.standing.mu.Lock()
-	end, known := c.standing.live.free(b.Now(), need)
-	c.standing.mu.Unlock()
-	if known {
+	end, known := b.KnownWait(c, need)
+	if known && !b.options.Shared {
 		return end, nil
 	}
 	found, err := b.readLive(ctx, c, used, false)
@@ -183,6 +184,13 @@ func (b *Book) Wait(ctx context.Context, c Charge, used, need uint64) (uint64, e
 	}
 	end, known = found.live.free(found.at, need-found.back)
 	return found.known(end, known), nil
+}
+
+// KnownWait is [Book.Wait] as far as this book remembers, without reading; false where it does not.
+func (b *Book) KnownWait(c Charge, need uint64) (end uint64, known bool) {
+	c.standing.mu.Lock()
+	defer c.standing.mu.Unlock()
+	return c.standing.live.free(b.Now(), need)
 }
 
 // reading is what the journal says of an account's live charges.

@@ -35,7 +35,7 @@ func (l *Limiter) Balance(ctx context.Context, limit, subject string) (Balance, 
 	}
 	ctx, cancel := detached(ctx, adminDeadline)
 	defer cancel()
-	read, err := l.read(ctx, []charge{c}, false)
+	read, err := l.read(ctx, []charge{c}, noWaits)
 	if err != nil {
 		return Balance{}, failure(err)
 	}

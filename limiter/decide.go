@@ -112,6 +112,12 @@ func hopeless(c accounts.Charge, b accounts.Balance) bool {
 	return !c.Limit.Posted && b.Quota > 0 && c.Amount > b.Quota-min(b.Margin, b.Quota)
 }
 
+// waitless reports whether no time-out brings back what a charge that lacks units needs. A look
+// wants a unit to be free beside what has to stay free, which may be all of a small quota.
+func waitless(c accounts.Charge, b accounts.Balance) bool {
+	return c.Limit.Posted || max(1, c.Amount) > b.Quota-min(b.Margin, b.Quota)
+}
+
 // state describes an account for the caller, as of the ledger's time at.
 func state(c charge, f figures, at uint64) State {
 	s := State{
@@ -166,9 +172,8 @@ func deny(charges []charge, read []figures, result accounts.Result, now uint64, 
 		d.Limits[i] = state(c, read[i], now)
 		if need(c.Amount, read[i].Balance) > 0 {
 			d.Limits[i] = state(c, read[i], asOf)
-			never = never || c.Charge.Limit.Posted // what is prepaid does not come back
+			never = never || waitless(c.Charge, read[i].Balance)
 		}
-		never = never || read[i].Quota == 0
 		if read[i].wait > 0 {
 			wait := roundUp(read[i].wait, asOf, time.Millisecond)
 			d.RetryAfter = max(d.RetryAfter, wait)

@@ -234,7 +234,7 @@ func spent(outcome accounts.Outcome, id string) *Error {
 // look decides a request that takes nothing by reading: no id is recorded.
 func (l *Limiter) look(ctx context.Context, charges []charge) (Decision, error) {
 	result := accounts.Result{Refused: -1}
-	read, err := l.read(ctx, charges, true)
+	read, err := l.read(ctx, charges, trueWaits)
 	if err != nil {
 		return l.unanswered("", charges, nil, err)
 	}
@@ -261,7 +261,7 @@ func (l *Limiter) allowed(ctx context.Context, charges []charge, result accounts
 	if off {
 		return allow(charges, make([]figures, len(charges)), result, result.Timestamp)
 	}
-	read, err := l.read(ctx, charges, false)
+	read, err := l.read(ctx, charges, noWaits)
 	if err != nil {
 		l.metrics.unread.Inc()
 		read = make([]figures, len(charges))
@@ -274,7 +274,7 @@ func (l *Limiter) allowed(ctx context.Context, charges []charge, result accounts
 func (l *Limiter) refused(ctx context.Context, id string, charges []charge, result accounts.Result,
 ) (Decision, error) {
 	readings := l.readings(charges)
-	read, err := l.read(ctx, charges, true)
+	read, err := l.read(ctx, charges, trueWaits)
 	if err != nil {
 		l.metrics.unread.Inc()
 		d := deny(charges, make([]figures, len(charges)), result, result.Timestamp, 0)
@@ -316,8 +316,17 @@ func exceedsQuota(charges []charge, read []figures, burnt bool) *Error {
 	return nil
 }
 
+// waits says how to tell when enough comes back for a charge that lacks units.
+type waits int
+
+const (
+	noWaits    waits = iota // nobody asks
+	knownWaits              // as this node remembers, if it does
+	trueWaits               // as of now, whatever other nodes did
+)
+
 // read reads the balances and, for a denial, when enough comes back.
-func (l *Limiter) read(ctx context.Context, charges []charge, waits bool) ([]figures, error) {
+func (l *Limiter) read(ctx context.Context, charges []charge, w waits) ([]figures, error) {
 	var room [1]accounts.Charge // most requests name one limit: no allocation for them
 	list := room[:0]
 	for _, c := range charges {
@@ -329,7 +338,7 @@ func (l *Limiter) read(ctx context.Context, charges []charge, waits bool) ([]fig
 	}
 	read := make([]figures, len(charges))
 	for i, c := range list {
-		read[i], err = l.figure(ctx, c, balances[i], waits)
+		read[i], err = l.figure(ctx, c, balances[i], w)
 		if err != nil {
 			return nil, err
 		}
@@ -338,20 +347,32 @@ func (l *Limiter) read(ctx context.Context, charges []charge, waits bool) ([]fig
 }
 
 // figure completes a balance with the times at which units come back.
-func (l *Limiter) figure(ctx context.Context, c accounts.Charge, b accounts.Balance, wait bool,
+func (l *Limiter) figure(ctx context.Context, c accounts.Charge, b accounts.Balance, w waits,
 ) (figures, error) {
 	f := figures{Balance: b, known: true}
-	next, err := l.book.Next(ctx, c, b.Out)
-	if err != nil {
-		return figures{}, err
-	}
-	f.next = next
+	var err error
 	missing := need(c.Amount, b)
-	if wait && missing > 0 && b.Quota > 0 && !c.Limit.Posted && !hopeless(c, b) {
-		f.wait, err = l.book.Wait(ctx, c, b.Out, missing)
+	if w != noWaits && missing > 0 && !waitless(c, b) {
+		f.wait, err = l.wait(ctx, c, b.Out, missing, w)
 		if err != nil {
 			return figures{}, err
 		}
 	}
+	f.next, err = l.book.Next(ctx, c, b.Out) // behind the wait, which may have read what is out
+	if err != nil {
+		return figures{}, err
+	}
 	return f, nil
+}
+
+// wait returns the ledger's time at which the units are back that a charge lacks.
+func (l *Limiter) wait(ctx context.Context, c accounts.Charge, out, missing uint64, w waits,
+) (uint64, error) {
+	if w == knownWaits {
+		end, known := l.book.KnownWait(c, missing)
+		if known {
+			return end, nil
+		}
+	}
+	return l.book.Wait(ctx, c, out, missing)
 }

@@ -209,13 +209,13 @@ func (l *Limiter) remembered(
 func (l *Limiter) recollect(ctx context.Context, charges []charge, at int, now uint64,
 ) ([]figures, error) {
 	if len(charges) > 1 {
-		return l.read(ctx, charges, true)
+		return l.read(ctx, charges, knownWaits)
 	}
 	balance, still := l.memory.denies(charges[at].Account(), charges[at].Amount, now)
 	if !still {
-		return l.read(ctx, charges, true)
+		return l.read(ctx, charges, knownWaits)
 	}
-	f, err := l.figure(ctx, charges[at].Charge, balance, true)
+	f, err := l.figure(ctx, charges[at].Charge, balance, knownWaits)
 	if err != nil {
 		return nil, err
 	}

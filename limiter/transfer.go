@@ -195,7 +195,7 @@ func (l *Limiter) transfer(ctx context.Context, p transfer) (Decision, error) {
 // of the balances brings: a denial is never swallowed.
 func (l *Limiter) overLimit(ctx context.Context, p transfer, result accounts.Result,
 ) (Decision, error) {
-	read, err := l.read(ctx, p.charges, true)
+	read, err := l.read(ctx, p.charges, trueWaits)
 	if err != nil {
 		l.metrics.unread.Inc()
 		d := deny(p.charges, make([]figures, len(p.charges)), result, result.Timestamp, 0)

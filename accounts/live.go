@@ -117,6 +117,7 @@ type liveReader struct {
 func (r *liveReader) read(page []ledgers.Transfer) {
 	for _, t := range page {
 		switch {
+		case t.Amount.IsZero(): // a settlement that found nothing to take
 		case t.Flags.Has(ledgers.Pending) && t.Timeout != 0:
 			r.pendings = append(r.pendings, t)
 		case t.Flags.Has(ledgers.VoidPending), t.Flags.Has(ledgers.PostPending):

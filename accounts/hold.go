@@ -136,6 +136,15 @@ type Hold struct {
 	members []ledgers.Transfer // one for each charge
 }
 
+// Receipt returns the receipt to answer with: the newest, or a check's own, which stays the same
+// although what it took may have been taken anew for another time-out.
+func (h Hold) Receipt() ledgers.ID {
+	if h.Check {
+		return h.asked
+	}
+	return h.First
+}
+
 // Hold finds what a receipt stands for, false if it is nobody's. The limits are found by the
 // numbers of their ledgers; where one of them is not, the error is [ErrUnknownLimit].
 func (b *Book) Hold(ctx context.Context, receipt ledgers.ID,

@@ -288,7 +288,7 @@ func (l *Limiter) settled(ctx context.Context, h accounts.Hold, result accounts.
 	if err != nil {
 		l.metrics.unread.Inc()
 	}
-	s := Settled{Transfer: h.First, Replayed: result.Outcome == accounts.Replayed}
+	s := Settled{Transfer: h.Receipt(), Replayed: result.Outcome == accounts.Replayed}
 	for i, c := range l.held(h) {
 		entry := SettledLimit{
 			Limit: c.limit.Name, Subject: c.Subject, Kind: c.limit.Kind, Held: c.Amount,

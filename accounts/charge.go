@@ -96,6 +96,7 @@ type Attempt struct {
 	sorted      []Charge // in the order of their accounts
 	fingerprint ledgers.Amount
 	hold        uint32 // seconds for which a reservation holds; 0 for a check
+	keyed       bool   // a caller named it, and may send it again
 	// money is what a payment moves besides, last in the chain; it is then the first transfer.
 	money *ledgers.Transfer
 }
@@ -126,7 +127,7 @@ func (b *Book) newAttempt(kind, id string, a Attempt, sent ...string) (Attempt, 
 	a.sorted = inOrder(a.charges)
 	a.fingerprint = b.namespace.fingerprint(kind, a.sorted, sent...)
 	if id != "" {
-		a.First = b.namespace.attemptTransfer(kind, id, a.sorted)
+		a.First, a.keyed = b.namespace.attemptTransfer(kind, id, a.sorted), true
 		return a.taking(), nil
 	}
 	first, err := NewTransfer()
@@ -250,7 +251,8 @@ func (b *Book) tryCharge(ctx context.Context, a Attempt) (Result, error) {
 		}
 	}
 	if refused {
-		return a.refused(c, failed-len(c.steps), linked[failed]), nil
+		at := failed - len(c.steps)
+		return a.refused(c, at, linked[failed]), b.spend(ctx, a, c, at)
 	}
 	return Result{}, fmt.Errorf("%w: %s for a transfer of charge %s", ErrStatus, status, a.First)
 }

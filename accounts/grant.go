@@ -129,6 +129,30 @@ func (b *Book) burnt(ctx context.Context, id ledgers.ID) (bool, error) {
 	return results[0].Status == ledgers.TransferIDAlreadyFailed, nil
 }
 
+// spend makes the ledger refuse the first transfer of a refused attempt from now on, so that its id
+// stays refused whatever it is sent with. The member that was refused is spent as it is, and met
+// again if it stands at a place that every chain for the same accounts has; that of a payment is
+// not, nor is a guard behind the others. Spent again, nothing changes.
+func (b *Book) spend(ctx context.Context, a Attempt, refused chain, at int) error {
+	if at >= len(refused.owner) { // the money itself
+		return nil
+	}
+	charging := a.charging()
+	if at >= charging { // guards have two places each
+		at = charging + (at-charging)/2
+	}
+	if !a.keyed || a.money == nil && at < len(a.sorted) {
+		return nil
+	}
+	c := a.sorted[0]
+	// There is no account with a transfer's id: the ledger refuses it for that, for good.
+	_, err := b.createTransfers(ctx, []ledgers.Transfer{{
+		ID: a.First, DebitAccountID: a.First, CreditAccountID: c.account,
+		Amount: ledgers.AmountOf(1), Ledger: c.Limit.Ledger, Code: CodeCharge,
+	}})
+	return err
+}
+
 func (b *Book) changeTransfer(id string, c Charge, code uint16) ledgers.Transfer {
 	t := ledgers.Transfer{
 		ID:              b.namespace.GrantTransfer(c.Limit.Name, c.Subject, id),

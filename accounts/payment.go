@@ -55,7 +55,7 @@ func (b *Book) payment(id string, p Payment) Attempt {
 	sorted := inOrder(p.Charges)
 	first := b.namespace.MoneyTransfer(p.Asset.Code, p.From, id)
 	a := Attempt{
-		First: first, charges: p.Charges, sorted: sorted,
+		First: first, keyed: true, charges: p.Charges, sorted: sorted,
 		fingerprint: b.namespace.moneyFingerprint(
 			"payment", p.Asset.Code, []string{p.From, p.To}, p.Amount, sorted),
 		money: &ledgers.Transfer{

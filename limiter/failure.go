@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"weir/accounts"
@@ -19,6 +20,50 @@ const (
 	undoPatience = time.Minute
 	undoPause    = 250 * time.Millisecond
 )
+
+// waits gives contexts that end after a time. Requests that begin at nearly the same moment share
+// one, and with it its timer: many requests a second would otherwise keep the process busy with
+// timers of which hardly one ever fires. The zero value is ready.
+type waits struct {
+	mu sync.Mutex
+	// latest is the one given last for each length. They are as few as the deadlines of the limits
+	// in force.
+	latest map[time.Duration]wait
+}
+
+// wait is a context that is given until a time, and ends later.
+type wait struct {
+	ctx   context.Context
+	until time.Time
+}
+
+// sharing is the part of its length by which a wait that is shared may be shorter.
+const sharing = 64
+
+// begin returns a context that ends after a length, or up to a sharing-th of it earlier.
+func (w *waits) begin(length time.Duration) context.Context {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	latest, ok := w.latest[length]
+	if ok && now.Before(latest.until) {
+		return latest.ctx
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), now.Add(length))
+	context.AfterFunc(ctx, cancel) // it is left to end by itself: others wait with it
+	if w.latest == nil {
+		w.latest = map[time.Duration]wait{}
+	}
+	w.latest[length] = wait{ctx, now.Add(length / sharing)}
+	return ctx
+}
+
+// clear forgets all: the limits have changed. Who waits goes on waiting.
+func (w *waits) clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.latest = nil
+}
 
 // unanswered answers a request whose ledger call failed: the one place where a limit's policy
 // decides. A reservation is never let through: without the ledger there is no receipt to settle it

@@ -60,6 +60,7 @@ type Limiter struct {
 	book    *accounts.Book
 	limits  atomic.Pointer[Limits]
 	memory  *memory
+	waits   waits
 	metrics metrics
 	options Options
 
@@ -98,6 +99,7 @@ func (l *Limiter) Limits() *Limits { return l.limits.Load() }
 func (l *Limiter) SetLimits(limits *Limits) {
 	l.limits.Store(limits)
 	l.memory.clear()
+	l.waits.clear()
 }
 
 // Check decides a request and charges it if it passes. See [Limiter].
@@ -115,8 +117,7 @@ func (l *Limiter) decide(ctx context.Context, r Request) (Decision, error) {
 		l.metrics.failed(err)
 		return Decision{}, err
 	}
-	ctx, cancel := detached(ctx, deadline(q))
-	defer cancel()
+	ctx = l.waits.begin(deadline(q)) // the caller cannot cancel it
 	decision, err := l.check(ctx, q)
 	if err != nil {
 		l.metrics.failed(err)

@@ -282,3 +282,30 @@ func TestLateGrant(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadlineIsShared begins checks that nobody decides within a few milliseconds: none waits for
+// longer than the deadline, or for less than 63/64 of it.
+func TestDeadlineIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, ledger, _ := pausing(t, limiter.Closed)
+		ledger.pause()
+		var wait sync.WaitGroup
+		for _, begin := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond,
+			4 * time.Millisecond, 100 * time.Millisecond} {
+			wait.Go(func() {
+				time.Sleep(begin)
+				start := time.Now()
+				_, err := n.Check(context.Background(), one("api", "alice", 1))
+				took := time.Since(start)
+				const deadline = 250 * time.Millisecond
+				if err == nil || took > deadline || took < deadline*63/64 {
+					t.Errorf("begun after %v: got error %v after %v, want one after %v to %v",
+						begin, err, took, deadline*63/64, deadline)
+				}
+			})
+		}
+		wait.Wait()
+		ledger.resume()
+		n.finished(t)
+	})
+}

@@ -25,7 +25,8 @@ const (
 	driverTigerBeetle = "tigerbeetle" // a cluster, which other nodes may share
 )
 
-// tigerbeetleLag is how much later than its time-out TigerBeetle gives units back, at most.
+// tigerbeetleLag is how much later than its time-out TigerBeetle gives units back while it has a
+// primary. Without one nothing is given back until the replicas have agreed on another.
 const tigerbeetleLag = 50 * time.Millisecond
 
 // driver is a kind of ledger, as this process runs it.

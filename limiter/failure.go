@@ -21,10 +21,10 @@ const (
 	undoPause    = 250 * time.Millisecond
 )
 
-// waits gives contexts that end after a time. Requests that begin at nearly the same moment share
+// patience gives contexts that end after a time. Requests that begin at nearly the same moment share
 // one, and with it its timer: many requests a second would otherwise keep the process busy with
 // timers of which hardly one ever fires. The zero value is ready.
-type waits struct {
+type patience struct {
 	mu sync.Mutex
 	// latest is the one given last for each length. They are as few as the deadlines of the limits
 	// in force.
@@ -41,28 +41,28 @@ type wait struct {
 const sharing = 64
 
 // begin returns a context that ends after a length, or up to a sharing-th of it earlier.
-func (w *waits) begin(length time.Duration) context.Context {
+func (p *patience) begin(length time.Duration) context.Context {
 	now := time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	latest, ok := w.latest[length]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	latest, ok := p.latest[length]
 	if ok && now.Before(latest.until) {
 		return latest.ctx
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), now.Add(length))
 	context.AfterFunc(ctx, cancel) // it is left to end by itself: others wait with it
-	if w.latest == nil {
-		w.latest = map[time.Duration]wait{}
+	if p.latest == nil {
+		p.latest = map[time.Duration]wait{}
 	}
-	w.latest[length] = wait{ctx, now.Add(length / sharing)}
+	p.latest[length] = wait{ctx, now.Add(length / sharing)}
 	return ctx
 }
 
 // clear forgets all: the limits have changed. Who waits goes on waiting.
-func (w *waits) clear() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.latest = nil
+func (p *patience) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latest = nil
 }
 
 // unanswered answers a request whose ledger call failed: the one place where a limit's policy

@@ -60,7 +60,7 @@ type Limiter struct {
 	book    *accounts.Book
 	limits  atomic.Pointer[Limits]
 	memory  *memory
-	waits   waits
+	waits   patience
 	metrics metrics
 	options Options
 

@@ -21,9 +21,9 @@ const (
 	undoPause    = 250 * time.Millisecond
 )
 
-// patience gives contexts that end after a time. Requests that begin at nearly the same moment share
-// one, and with it its timer: many requests a second would otherwise keep the process busy with
-// timers of which hardly one ever fires. The zero value is ready.
+// patience gives contexts that end after a time. Requests that begin at nearly the same moment
+// share one, and with it its timer: many requests a second would otherwise keep the process busy
+// with timers of which hardly one ever fires. The zero value is ready.
 type patience struct {
 	mu sync.Mutex
 	// latest is the one given last for each length. They are as few as the deadlines of the limits

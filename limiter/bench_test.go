@@ -29,9 +29,9 @@ func benchLimiter(b *testing.B, window time.Duration) (*limiter.Limiter, []strin
 	if err != nil {
 		b.Fatal(err)
 	}
-	set, err := limiter.NewLimits(0, []limiter.Limit{
+	set, err := limiter.NewLimits(0, patient([]limiter.Limit{
 		rate("api", 1_000_000, window), rate("tight", 1, time.Hour),
-	})
+	}))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func TestGivenBackIsSeen(t *testing.T) {
 			t.Fatalf("check %d after a grant of 5: got %+v", i+1, d)
 		}
 	}
-	set, err := limiter.NewLimits(0, []limiter.Limit{rate("api", 3, time.Minute)})
+	set, err := limiter.NewLimits(0, patient([]limiter.Limit{rate("api", 3, time.Minute)}))
 	if err != nil {
 		t.Fatal(err)
 	}

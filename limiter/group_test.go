@@ -41,6 +41,7 @@ func tiers() limiter.Rules {
 // grouped puts rules in force on a limiter.
 func grouped(t testing.TB, l *limiter.Limiter, rules limiter.Rules) {
 	t.Helper()
+	rules.Limits = patient(rules.Limits)
 	set, err := limiter.NewRules(rules)
 	if err != nil {
 		t.Fatal(err)

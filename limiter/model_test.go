@@ -83,7 +83,8 @@ type world struct {
 }
 
 func (w *world) limits() *limiter.Limits {
-	set, err := limiter.NewLimits(0, []limiter.Limit{rate("api", w.model.quota, w.model.window)})
+	set, err := limiter.NewLimits(0,
+		patient([]limiter.Limit{rate("api", w.model.quota, w.model.window)}))
 	if err != nil {
 		w.t.Fatal(err)
 	}

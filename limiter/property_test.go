@@ -200,6 +200,7 @@ func (m *mix) rules(n *mixNode) *limiter.Limits {
 		}
 		rules.Limits = append(rules.Limits, limit)
 	}
+	rules.Limits = patient(rules.Limits)
 	set, err := limiter.NewRules(rules)
 	if err != nil {
 		m.t.Fatal(err)

@@ -326,7 +326,7 @@ func TestNodeSleeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := limiter.NewLimits(0, []limiter.Limit{rate("api", 1, time.Hour)})
+	set, err := limiter.NewLimits(0, patient([]limiter.Limit{rate("api", 1, time.Hour)}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,12 +47,12 @@ func newBank(t testing.TB) bank {
 	hasty := money("hasty", "USD", 1_000_00, day)
 	hasty.Deadline = 20 * time.Millisecond
 	set, err := limiter.NewRules(limiter.Rules{
-		Limits: []limiter.Limit{
+		Limits: patient([]limiter.Limit{
 			money("daily", "USD", 1_000_00, day), money("monthly", "USD", 2_500_00, 30*day),
 			money("frozen", "USD", 0, day), money("small", "EUR", 10, day),
 			rate("calls", 5, time.Minute),
 			hasty,
-		},
+		}),
 		Assets: []limiter.Asset{{Code: "USD", Scale: 2}, {Code: "EUR"}},
 	})
 	if err != nil {

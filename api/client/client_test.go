@@ -38,7 +38,7 @@ func serve(dir string, now func() time.Time) (url string, stop func(), err error
 	if err != nil {
 		return "", nil, err
 	}
-	limits, err := limiter.NewRules(limiter.Rules{
+	rules := limiter.Rules{
 		Limits: []limiter.Limit{
 			{Name: "api-requests", Kind: limiter.RequestRate, Quota: 3, Window: time.Minute},
 			{Name: "daily-usd", Kind: limiter.TransferAmount, Asset: "USD", Quota: 100_000,
@@ -52,7 +52,11 @@ func serve(dir string, now func() time.Time) (url string, stop func(), err error
 			{Limit: "api-requests", Fields: []string{"user", "tenant"}},
 			{Limit: "credits", Fields: []string{"tenant"}},
 		}}},
-	})
+	}
+	for i := range rules.Limits {
+		rules.Limits[i].Deadline = 10 * time.Second // a busy machine is not a ledger that is away
+	}
+	limits, err := limiter.NewRules(rules)
 	if err != nil {
 		return "", nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -13,17 +15,17 @@ import (
 
 // pick draws a receipt that was handed out, and what it stands for.
 func (m *mix) pick(hold bool) (q *twinRequest, receipt ledgers.ID, generation int) {
+	over := rapid.IntRange(0, 3).Draw(m.t, "over") == 0
 	var list []*twinRequest
 	for _, q := range m.admitted {
-		if q.hold > 0 || !hold {
+		if (q.hold > 0 || !hold) && (q.ended == "" || over) {
 			list = append(list, q)
 		}
 	}
 	if len(list) == 0 {
 		return nil, ledgers.ID{}, 0
 	}
-	// The newest are drawn more often.
-	back := rapid.IntRange(0, min(len(list)-1, 11)).Draw(m.t, "which")
+	back := rapid.IntRange(0, min(len(list)-1, 5)).Draw(m.t, "which") // one of the newest
 	q = list[len(list)-1-back]
 	generation = rapid.IntRange(0, len(q.receipts)-1).Draw(m.t, "generation")
 	receipt, err := ledgers.ParseID(q.receipts[generation])
@@ -187,12 +189,12 @@ func (m *mix) release() {
 }
 
 func (m *mix) renew() {
-	q, receipt, generation := m.pick(false)
+	q, receipt, generation := m.pick(rapid.IntRange(0, 7).Draw(m.t, "check") > 0)
 	if q == nil {
 		return
 	}
 	n := m.node()
-	hold := m.holdTime()
+	hold := rapid.SampledFrom([]time.Duration{2, 5}).Draw(m.t, "hold") * time.Second
 	d, err := n.limiter.Renew(context.Background(), receipt, hold)
 	now := m.clock.Now()
 	newest := len(q.receipts) - 1
@@ -226,7 +228,7 @@ func (m *mix) renew() {
 }
 
 func (m *mix) account() *twinAccount {
-	limit := rapid.SampledFrom(mixLimits).Draw(m.t, "limit")
+	limit := rapid.SampledFrom(m.played).Draw(m.t, "limit")
 	return m.accounts[limit.name+"/"+rapid.SampledFrom([]string{"a", "b"}).Draw(m.t, "subject")]
 }
 
@@ -334,7 +336,7 @@ func (m *mix) config() {
 		for name, quota := range newest.quotas {
 			quotas[name] = quota
 		}
-		limit := rapid.SampledFrom(mixLimits).Draw(m.t, "limit")
+		limit := rapid.SampledFrom(m.played).Draw(m.t, "limit")
 		quotas[limit.name] = rapid.Uint64Range(0, 12).Draw(m.t, "quota")
 		n.quotas = quotas
 		if n.shared || rapid.Bool().Draw(m.t, "revised") {
@@ -358,8 +360,8 @@ func dollars(cents int64) string { return fmt.Sprintf("%d.%02d", cents/100, cent
 // move is a deposit or a withdrawal.
 func (m *mix) move() {
 	n := m.node()
-	subject := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(m.t, "subject")
-	cents := rapid.Int64Range(1, 12).Draw(m.t, "cents")
+	subject := rapid.SampledFrom([]string{"a", "a", "b", "c"}).Draw(m.t, "subject")
+	cents := rapid.Int64Range(1, 20).Draw(m.t, "cents")
 	id := rapid.StringMatching(`[1-9]`).Draw(m.t, "move id")
 	withdraw := rapid.IntRange(0, 3).Draw(m.t, "withdraw") == 0
 	do, signed := n.limiter.Deposit, cents
@@ -392,39 +394,57 @@ func (m *mix) move() {
 	}
 }
 
-// transfer draws money that moves within limits.
+// transfer moves money within limits, or tries to, anew or again.
 func (m *mix) transfer() {
 	n := m.node()
-	cents := rapid.Int64Range(1, 8).Draw(m.t, "cents")
-	t := limiter.Transfer{
-		Limit:  "pay",
-		From:   rapid.SampledFrom([]string{"a", "a", "b"}).Draw(m.t, "from"),
-		To:     rapid.SampledFrom([]string{"a", "b", "c"}).Draw(m.t, "to"),
-		Amount: dollars(cents),
-		ID:     rapid.StringMatching(`[1-9]`).Draw(m.t, "transfer id"),
+	var t limiter.Transfer
+	if len(m.sent) > 0 && rapid.IntRange(0, 2).Draw(m.t, "again") == 0 {
+		t = rapid.SampledFrom(m.sent).Draw(m.t, "transfer")
+	} else {
+		t = m.payment()
+		m.sent = append(m.sent, t)
 	}
-	if t.From == t.To {
-		t.To = "c"
+	var cents int64
+	_, err := fmt.Sscanf(strings.Replace(t.Amount, ".", "", 1), "%d", &cents)
+	if err != nil {
+		m.t.Fatal(err)
 	}
-	members := []limiter.Member{{Limit: "pay", Subject: t.From, Cost: uint64(cents)}}
-	if rapid.Bool().Draw(m.t, "payday") {
-		t.Members = append(t.Members, limiter.Member{Limit: "payday", Cost: limiter.DefaultCost})
-		members = append(members, limiter.Member{
-			Limit: "payday", Subject: t.From, Cost: uint64(cents),
-		})
-	}
-	if rapid.IntRange(0, 2).Draw(m.t, "further") == 0 {
-		further := limiter.Member{
-			Limit:   rapid.SampledFrom([]string{"rate", "close", "day", "credits"}).Draw(m.t, "limit"),
-			Subject: t.From, Cost: rapid.Uint64Range(0, 3).Draw(m.t, "cost"),
+	members := []limiter.Member{{Limit: t.Limit, Subject: t.From, Cost: uint64(cents)}}
+	for _, member := range t.Members {
+		member.Subject = t.From
+		if member.Cost == limiter.DefaultCost {
+			member.Cost = uint64(cents)
 		}
-		t.Members = append(t.Members, further)
-		members = append(members, further)
+		members = append(members, member)
 	}
 	m.driver.wrote = false
 	d, err := n.limiter.Transfer(context.Background(), t)
 	m.t.Logf("node %d: %+v: %v %v", n.place, t, d.Allowed, err)
 	m.paid(n, t, cents, m.parts(members), d, err)
+}
+
+// payment draws a transfer.
+func (m *mix) payment() limiter.Transfer {
+	t := limiter.Transfer{
+		Limit:  "pay",
+		From:   rapid.SampledFrom([]string{"a", "a", "b"}).Draw(m.t, "from"),
+		To:     rapid.SampledFrom([]string{"a", "b", "b", "c"}).Draw(m.t, "to"),
+		Amount: dollars(rapid.Int64Range(1, 5).Draw(m.t, "cents")),
+		ID:     rapid.StringMatching(`[1-9]`).Draw(m.t, "transfer id"),
+	}
+	if t.From == t.To {
+		t.To = "c"
+	}
+	if rapid.Bool().Draw(m.t, "payday") {
+		t.Members = append(t.Members, limiter.Member{Limit: "payday", Cost: limiter.DefaultCost})
+	}
+	if rapid.IntRange(0, 2).Draw(m.t, "further") == 0 {
+		t.Members = append(t.Members, limiter.Member{
+			Limit: rapid.SampledFrom([]string{"rate", "close", "day", "credits"}).Draw(m.t, "limit"),
+			Cost:  rapid.Uint64Range(0, 3).Draw(m.t, "cost"),
+		})
+	}
+	return t
 }
 
 func (m *mix) paid(n *mixNode, t limiter.Transfer, cents int64, parts []twinPart,

@@ -75,6 +75,7 @@ type mix struct {
 	t      *rapid.T
 	clock  *testClock
 	taken  map[int64]bool // sub-second places of the clock that were used
+	played []*twinLimit   // the ones that this run is about
 	dir    string
 	ledger *embedded.Ledger
 	driver *mixDriver
@@ -84,6 +85,7 @@ type mix struct {
 	requests map[string]*twinRequest // by kind, id and accounts
 	admitted []*twinRequest
 	again    []limiter.Request // that were made, to be sent again
+	sent     []limiter.Transfer
 	funds    map[string]int64
 	moves    map[string]*mixMove // deposits, withdrawals and payments by their ids
 	looked   int
@@ -139,8 +141,21 @@ func newMix(t *rapid.T, dir string) *mix {
 			m.accounts[l.name+"/"+s] = &twinAccount{limit: l, subject: s, changes: map[string]int64{}}
 		}
 	}
+	for range 3 { // a few at a time, so that much happens to each
+		m.played = append(m.played, rapid.SampledFrom(mixLimits[:7]).Draw(t, "played"))
+	}
+	m.played = append(m.played, mixLimits[7:]...)
 	m.tick()
 	m.open()
+	for _, subject := range []string{"a", "b"} {
+		_, err := m.nodes[0].limiter.Deposit(context.Background(), limiter.Movement{
+			Asset: "USD", Subject: subject, Amount: "0.15", ID: "first",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.funds[subject] = 15
+	}
 	return m
 }
 
@@ -257,15 +272,15 @@ func (m *mix) pass() {
 		}
 	}
 	close := time.Duration(rapid.IntRange(1, 300).Draw(m.t, "close")) * time.Microsecond
-	switch rapid.IntRange(0, 4).Draw(m.t, "way") {
-	case 0, 1:
+	switch rapid.IntRange(0, 8).Draw(m.t, "way") {
+	default:
 		step := rapid.Int64Range(1, int64(4*time.Second)).Draw(m.t, "pass")
 		m.moveTo(now.Add(time.Duration(step)))
-	case 2:
+	case 1, 2:
 		m.moveTo(rapid.SampledFrom(ends).Draw(m.t, "before").Add(-close))
-	case 3:
+	case 3, 4:
 		m.moveTo(rapid.SampledFrom(ends).Draw(m.t, "after").Add(close))
-	default:
+	case 5:
 		step := rapid.Int64Range(1, int64(9*time.Hour)).Draw(m.t, "long")
 		m.moveTo(now.Add(time.Duration(step)))
 	}
@@ -351,6 +366,8 @@ func (m *mix) holdTime() time.Duration {
 	return time.Duration(rapid.IntRange(1, 6).Draw(m.t, "hold")) * time.Second
 }
 
+var mixCosts = []uint64{1, 1, 1, 2, 2, 3, 4, 6, 0}
+
 // request draws a check, or a reservation if hold is not 0.
 func (m *mix) request(hold time.Duration) limiter.Request {
 	r := limiter.Request{
@@ -358,16 +375,19 @@ func (m *mix) request(hold time.Duration) limiter.Request {
 		ID:   rapid.SampledFrom([]string{"", "", "1", "2", "3"}).Draw(m.t, "id"),
 	}
 	var names []string
-	for _, l := range mixLimits {
+	for _, l := range m.played {
 		if l.kind != limiter.TransferAmount && (hold > 0 || !l.slots()) {
 			names = append(names, l.name)
 		}
+	}
+	if len(names) == 0 { // a check, where there are only slots
+		names = []string{"rate"}
 	}
 	for range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(m.t, "members") {
 		r.Members = append(r.Members, limiter.Member{
 			Limit:   rapid.SampledFrom(names).Draw(m.t, "limit"),
 			Subject: rapid.SampledFrom([]string{"a", "a", "b"}).Draw(m.t, "subject"),
-			Cost:    rapid.Uint64Range(0, 6).Draw(m.t, "cost"),
+			Cost:    rapid.SampledFrom(mixCosts).Draw(m.t, "cost"),
 		})
 	}
 	if hold > 0 {

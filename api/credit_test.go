@@ -1,10 +1,15 @@
 package api_test
 
 import (
+	"context"
+	"errors"
+	"math"
+	"strings"
 	"testing"
 
 	"weir/api"
 	"weir/ledgers/ledgertest"
+	"weir/limiter/credit"
 )
 
 func (s *service) track(body string, headers ...string) answer {
@@ -69,4 +74,113 @@ func TestTrack(t *testing.T) {
 		s.track(`{"limit":"none-such","subject":"u","amount":7,"id":"a"}`).
 			want(t, 404, "code", "unknown-limit")
 	})
+}
+
+// balances are a source of credits by subject. It fails for those that are not there.
+type balances map[string]credit.Answer
+
+func (b balances) Fetch(_ context.Context, subject string) (credit.Answer, error) {
+	answer, ok := b[subject]
+	if !ok {
+		return credit.Answer{}, errors.New("the source does not answer")
+	}
+	return answer, nil
+}
+
+// newGated serves a gate on the limit "credits" that knows these balances.
+func newGated(t testing.TB, known balances) *service {
+	t.Helper()
+	g, err := credit.New("credits", known, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	for subject := range known {
+		g.Balance(t.Context(), subject)
+	}
+	return newService(t, api.Options{Gate: func(limit string) *credit.Gate {
+		if limit != "credits" {
+			return nil
+		}
+		return g
+	}})
+}
+
+func TestGate(t *testing.T) {
+	left := func(n int64, flag credit.Flag) credit.Answer {
+		return credit.Answer{Flag: flag, Balance: credit.Balance{
+			Known: true, Granted: 10, Usage: 10 - n, Remaining: n,
+		}}
+	}
+	s := newGated(t, balances{
+		"rich": left(3, credit.FlagOn), "empty": left(0, credit.FlagOn), "over": left(-2, credit.FlagOn),
+		"free":    left(-2, credit.FlagOff),
+		"endless": {Flag: credit.FlagOn, Balance: credit.Balance{Known: true, Unlimited: true}},
+		"vast": {Balance: credit.Balance{
+			Known: true, Granted: math.MaxInt64, Usage: math.MaxInt64, Remaining: math.MinInt64,
+		}},
+		"none": {Flag: credit.FlagOn},
+	})
+	gate := func(query string) answer { return s.call("GET", "/v1/gate?limit=credits&"+query, "") }
+	t.Run("OK", func(t *testing.T) {
+		gate("subject=rich").want(t, 200, "limit", "credits", "subject", "rich", "blocked", "false",
+			"exhausted", "false", "enforced", "true", "known", "true", "unlimited", "false",
+			"granted", "10", "usage", "7", "remaining", "3", "stale", "false")
+		gate("subject=free").want(t, 200, "blocked", "false", "exhausted", "true", "enforced", "false",
+			"remaining", "-2")
+		gate("subject=endless").want(t, 200, "blocked", "false", "unlimited", "true")
+		gate("subject=vast").want(t, 200, "granted", "999999999999999",
+			"remaining", "-999999999999999")
+		gate("subject=rich").wantHeader(t, "Cache-Control", "no-store")
+	})
+	t.Run("Unknown", func(t *testing.T) { // whatever there is not to know, it passes
+		for _, subject := range []string{"none", "stranger", "%F0%9F%A6%A6"} {
+			gate("subject="+subject).want(t, 200, "blocked", "false", "known", "false",
+				"remaining", "0")
+			gate("subject="+subject+"&wait=true").want(t, 200, "blocked", "false", "known", "false")
+		}
+	})
+	t.Run("Blocked", func(t *testing.T) {
+		for subject, remaining := range map[string]string{"empty": "0", "over": "-2"} {
+			a := gate("subject=" + subject)
+			a.want(t, 402, "code", "credits-exhausted", "title", "Payment Required", "status", "402",
+				"instance", "/v1/gate", "limit", "credits", "subject", subject, "blocked", "true",
+				"exhausted", "true", "remaining", remaining, "allowed", "")
+			a.wantHeader(t, "Content-Type", "application/problem+json")
+			a.wantHeader(t, "Retry-After", "")
+			a = gate("mode=mark&subject=" + subject)
+			a.want(t, 200, "blocked", "true", "exhausted", "true", "remaining", remaining, "code", "")
+			a.wantHeader(t, "Content-Type", "application/json")
+		}
+	})
+	t.Run("ErrUnknownLimit", func(t *testing.T) {
+		s.call("GET", "/v1/gate?limit=site&subject=u", "").
+			want(t, 404, "code", "unknown-limit", "limit", "site")
+		newService(t, api.Options{}).call("GET", "/v1/gate?limit=credits&subject=u", "").
+			want(t, 404, "code", "unknown-limit")
+	})
+	t.Run("ErrBadRequest", func(t *testing.T) {
+		for _, query := range []string{
+			"subject=u&mode=block", "subject=u&mode=", "subject=u&mode=mark&mode=mark", "mode=mark",
+			"subject=", "subject=u&wait=perhaps", "subject=u&x=1", "subject=u&limit=credits",
+			"subject=" + strings.Repeat("u", 1025),
+		} {
+			gate(query).want(t, 400, "code", "bad-request")
+		}
+	})
+}
+
+// A gate that knows nothing yet passes at once, and a caller that can wait is told by its source.
+func TestGateWait(t *testing.T) {
+	known := balances{}
+	s := newGated(t, known)
+	known["empty"] = credit.Answer{Flag: credit.FlagOn, Balance: credit.Balance{Known: true}}
+	s.call("GET", "/v1/gate?limit=credits&subject=empty&wait=true", "").
+		want(t, 402, "code", "credits-exhausted")
+	s.call("GET", "/v1/gate?limit=credits&subject=empty", "").want(t, 402)
+}
+
+func TestGateErrUnauthorized(t *testing.T) {
+	s := newService(t, api.Options{Token: "user"})
+	s.call("GET", "/v1/gate?limit=credits&subject=u", "").want(t, 401, "code", "unauthorized")
 }

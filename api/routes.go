@@ -29,6 +29,7 @@ func routes() []route {
 	return []route{
 		{http.MethodPost, "/v1/check", users, (*Server).check},
 		{http.MethodPost, "/v1/check/batch", users, (*Server).batch},
+		{http.MethodGet, "/v1/gate", users, (*Server).creditGate},
 		{http.MethodPost, "/v1/track", users, (*Server).track},
 		{http.MethodGet, "/v1/limits", users, (*Server).limits},
 		{http.MethodGet, "/v1/balance", users, (*Server).balance},

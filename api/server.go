@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/limiter"
+	"weir/limiter/credit"
 )
 
 // What a connection may take.
@@ -41,6 +42,8 @@ type Options struct {
 	// LedgerUp says whether the ledger answers now; nil means always. While it does not, the server
 	// is unready only if no limit can be answered by policy.
 	LedgerUp func() bool
+	// Gate returns the credit gate of a limit, nil for one that has none. nil means that none has.
+	Gate func(limit string) *credit.Gate
 	// Registry takes the server's metrics and is what /metrics shows; nil means one of its own.
 	Registry *prometheus.Registry
 	// Logger takes a line for each call: at level debug for successes and denials, info for what
@@ -87,6 +90,9 @@ func New(l *limiter.Limiter, options *Options) (*Server, error) {
 	}
 	if s.options.LedgerUp == nil {
 		s.options.LedgerUp = func() bool { return true }
+	}
+	if s.options.Gate == nil {
+		s.options.Gate = func(string) *credit.Gate { return nil }
 	}
 	if s.options.Now == nil {
 		s.options.Now = time.Now

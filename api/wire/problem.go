@@ -21,6 +21,8 @@ type Problem struct {
 	Free *Amount `json:"free,omitempty"`
 	// Ledger is, for not-ready, "up" or "down".
 	Ledger string `json:"ledger,omitempty"`
+	// Gate is set where a credit gate blocks. In JSON its members stand beside the problem's own.
+	*Gate
 	// Decision is set on denials. In JSON its members stand beside the problem's own, which take the
 	// place of those of the same name.
 	*Decision

@@ -122,11 +122,12 @@ var importRules = []importRule{
 			return s.dir() != "api/wire" || isStandard(imported) ||
 				s.isTest() && ours && own == "api/wire"
 		}},
-	{"client", "a program that calls weir does not link the server",
+	{"client", "a program that calls weir does not link the server; the credit gate it may run " +
+		"itself brings nothing else of ours along",
 		func(s *source, imported string) bool {
 			own, ours := ourPackage(imported)
 			return !isBelow(s.dir(), "api/client") || s.isTest() || !ours ||
-				own == "api/wire" || isBelow(own, "api/client")
+				own == "api/wire" || own == "limiter/credit" || isBelow(own, "api/client")
 		}},
 	{"credit", "the gate that fails open must not fail with anything of ours; its sources are " +
 		"packages of their own",
@@ -380,6 +381,8 @@ func TestImportRulesBite(t *testing.T) {
 
 		{"client", "api/client/a.go", "weir/api", false},
 		{"client", "api/client/a.go", "weir/limiter", false},
+		{"client", "api/client/a.go", "weir/limiter/credit", true},
+		{"client", "api/client/a.go", "weir/limiter/credit/httpsource", false},
 		{"client", "api/client/a.go", "weir/api/wire", true},
 		{"client", "api/client/a_test.go", "weir/api", true},
 

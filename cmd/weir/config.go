@@ -52,7 +52,7 @@ const (
 var (
 	configKeys = []string{
 		"listen", "data", "drain", "ledger", "namespace", "revision", "retention",
-		"assets", "limits", "groups",
+		"assets", "limits", "groups", "gates",
 	}
 	ledgerKeys = []string{"driver", "cluster", "addresses"}
 	// settings are the keys that the environment and flags may override.
@@ -73,6 +73,7 @@ type config struct {
 	Namespace accounts.Namespace
 	Retention time.Duration // how long transfers are kept; 0 keeps all
 	Limits    *limiter.Limits
+	Gates     []gateRule
 }
 
 // loadConfig reads the config from a file, from the environment and from flags, of which the last
@@ -163,6 +164,10 @@ func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
 	if c.Driver.keepsAll {
 		return c, nil
 	}
+	c.Gates, err = parseGates(file["gates"], c.Limits)
+	if err != nil {
+		return nil, err
+	}
 	c.Retention, err = retentionFor(retention, s.given("retention"), c.Limits)
 	return c, err
 }
@@ -220,7 +225,7 @@ func newSettingReader(file map[string]any, flags *pflag.FlagSet) (*settingReader
 		}
 	}
 	alone := maps.Clone(file)
-	for _, list := range []string{"assets", "limits", "groups"} {
+	for _, list := range []string{"assets", "limits", "groups", "gates"} {
 		delete(alone, list) // viper would change the case of keys in them
 	}
 	err := v.MergeConfigMap(alone)

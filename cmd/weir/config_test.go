@@ -98,12 +98,34 @@ func TestConfigWorking(t *testing.T) {
 				}
 				got = append(got, "group "+g.Name+" of "+strings.Join(members, " and "))
 			}
+			for _, g := range c.Gates {
+				got = append(got, describeGate(g))
+			}
 			want := wants(t, path)
 			if strings.Join(got, "\n") != strings.Join(want, "\n") {
 				t.Errorf("got limits\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		})
 	}
+}
+
+// describeGate says all that a config says of a gate.
+func describeGate(g gateRule) string {
+	line := "gate " + g.Limit + " by ledger"
+	if g.Provider != nil {
+		line = fmt.Sprintf("gate %s by %s with %s, %v", g.Limit, g.Provider.URL, g.Provider.TokenEnv,
+			g.Provider.Fields)
+	}
+	line += fmt.Sprintf(", flag %d", g.Flag)
+	o := g.Options
+	if o.AlwaysEnforced {
+		line += " always"
+	}
+	if o.ReadBudget > 0 {
+		line += fmt.Sprint(", ", o.ReadBudget, " ", o.StaleAfter, " ", o.Debounce, " ", o.FetchTimeout,
+			" ", o.ColdWait, " ", o.BalanceTTL, " ", o.FlagTTL, " ", o.NoneTTL, " ", o.MaxSubjects)
+	}
+	return line
 }
 
 func mustLoad(t testing.TB, path string, flags *pflag.FlagSet) *config {

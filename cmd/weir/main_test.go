@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asMain) != "" {
 		main()
 	}
+	if address := os.Getenv(asProvider); address != "" {
+		serveProvider(address)
+	}
 	for _, variable := range os.Environ() { // of whoever runs the tests
 		name, _, _ := strings.Cut(variable, "=")
 		if strings.HasPrefix(name, envPrefix+"_") && name != longTests {
@@ -57,9 +60,15 @@ type process struct {
 // when the test ends, if it still runs then.
 func startProcess(t testing.TB, config, dir string) *process {
 	t.Helper()
+	return startProcessOn(t, config, dir, "127.0.0.1:0")
+}
+
+// startProcessOn starts a weir that listens there.
+func startProcessOn(t testing.TB, config, dir, listen string) *process {
+	t.Helper()
 	p := &process{stderr: new(bytes.Buffer), exited: make(chan error, 1)}
 	p.cmd = exec.CommandContext(t.Context(), os.Args[0],
-		"serve", "--config", config, "--data", dir, "--listen", "127.0.0.1:0")
+		"serve", "--config", config, "--data", dir, "--listen", listen)
 	p.cmd.Env = append([]string{"WEIR_DRAIN=0s"}, os.Environ()...)
 	p.cmd.Env = append(p.cmd.Env, asMain+"=1", envToken+"="+testToken,
 		envAdminToken+"="+testAdminToken)

@@ -23,6 +23,7 @@ import (
 	"weir/ledgers"
 	"weir/ledgers/guard"
 	"weir/limiter"
+	"weir/limiter/credit"
 )
 
 const (
@@ -104,6 +105,7 @@ type service struct {
 	book     *accounts.Book
 	spool    *limiter.Spool
 	limiter  *limiter.Limiter
+	gates    gates
 	server   *api.Server
 	listener net.Listener
 	// registry has all metrics, spooled only those of the limiter, which are quicker to read alone.
@@ -143,6 +145,7 @@ func newService(ctx context.Context, c *config, logger *slog.Logger, token, admi
 	}
 	err = s.build(ctx, token, adminToken)
 	if err != nil {
+		s.gates.close()
 		return nil, errors.Join(err, s.spool.Close(), closeLedger(s.ledger, logger))
 	}
 	return s, nil
@@ -182,9 +185,14 @@ func (s *service) build(ctx context.Context, token, adminToken string) error {
 	if err != nil {
 		return err
 	}
+	s.gates.balances, s.gates.log, s.gates.registerer = s.limiter, s.log, s.registry
+	err = s.gates.open(s.config.Gates)
+	if err != nil {
+		return err
+	}
 	s.server, err = api.New(s.limiter, &api.Options{
 		Token: token, AdminToken: adminToken, Ready: s.ledger.Ready, LedgerUp: s.ledger.Up,
-		Registry: s.registry, Logger: s.log, Drain: s.config.Drain,
+		Gate: s.gates.of, Registry: s.registry, Logger: s.log, Drain: s.config.Drain,
 	})
 	if err != nil {
 		return err
@@ -231,6 +239,7 @@ func (s *service) run(ctx context.Context, reloads <-chan os.Signal, out io.Writ
 func (s *service) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
+	s.gates.close()
 	err := s.limiter.Close(ctx)
 	if err != nil {
 		s.log.Warn("charges that were given up may still be made; they expire by themselves",
@@ -253,9 +262,13 @@ func (s *service) reloadOn(ctx context.Context, reloads <-chan os.Signal) {
 
 // reload puts the limits of the config in force. If it is unsound, the limits stay what they are.
 func (s *service) reload() {
+	var sources []credit.Source
 	next, err := s.load()
 	if err == nil {
 		err = s.checkReload(next)
+	}
+	if err == nil {
+		sources, err = s.gates.sources(next.Gates)
 	}
 	if err != nil {
 		s.reloadFailed.Set(1)
@@ -263,7 +276,13 @@ func (s *service) reload() {
 		return
 	}
 	s.keepAssets(next.Limits)
-	s.limiter.SetLimits(next.Limits)
+	s.limiter.SetLimits(next.Limits) // before the gates, which read them
+	err = s.gates.set(next.Gates, sources)
+	if err != nil {
+		s.reloadFailed.Set(1)
+		s.log.Error("the gates were not made anew", "error", err)
+		return
+	}
 	s.reloadFailed.Set(0)
 	s.log.Info("the config was read anew", "limits", len(next.Limits.All()))
 }

@@ -215,10 +215,13 @@ func TestGateKilled(t *testing.T) {
 		t.Errorf("got %+v, want 5 remaining", got)
 	}
 	g.weir.kill(t)
-	for _, p := range []*process{killed, g.weir} {
-		if strings.Contains(p.stderr.String(), providerToken) {
-			t.Errorf("the token is in the log:\n%s", p.stderr)
+	for _, secret := range []string{providerToken, "empty-"} {
+		if strings.Contains(killed.stderr.String()+g.weir.stderr.String(), secret) {
+			t.Errorf("%q is in the logs:\n%s%s", secret, killed.stderr, g.weir.stderr)
 		}
+	}
+	if !strings.Contains(killed.stderr.String(), "credits stay as they were known") {
+		t.Errorf("a provider that is away is not in the log:\n%s", killed.stderr)
 	}
 }
 

@@ -50,7 +50,7 @@ func (g *Gate) flyCold(subject string) verdict {
 		defer func() { <-g.fetches }()
 	case <-ctx.Done():
 		g.metrics.fetches.dropped.Inc()
-		g.warn(subject, errBusy)
+		g.warn(errBusy)
 		return g.unknown()
 	}
 	v := g.recall(subject) // somebody else may have learned it since
@@ -72,7 +72,7 @@ func (g *Gate) fetch(ctx context.Context, subject string, counted *fetchMetrics)
 	answer, err := g.source.Fetch(asking, subject)
 	if err != nil {
 		counted.failed.Inc()
-		g.warn(subject, fmt.Errorf("fetch: %w", err))
+		g.warn(fmt.Errorf("fetch: %w", err))
 		return g.recall(subject)
 	}
 	if answer.Balance.Known {
@@ -89,7 +89,7 @@ func (g *Gate) learn(subject string, answer Answer, asked time.Time) verdict {
 	entry, err := g.store.read(subject)
 	if err != nil {
 		g.metrics.unread(err)
-		g.warn(subject, err)
+		g.warn(err)
 		return g.options.judge(Entry{}.merged(answer, asked, asked), g.options.Now())
 	}
 	now := g.options.Now()
@@ -99,16 +99,16 @@ func (g *Gate) learn(subject string, answer Answer, asked time.Time) verdict {
 	err = g.store.write(ctx, subject, entry)
 	if err != nil {
 		g.metrics.writeErrors.Inc()
-		g.warn(subject, err)
+		g.warn(err)
 	}
 	return g.options.judge(entry, now)
 }
 
-// warn logs what went wrong with a subject, unless it is that the gate was closed.
-func (g *Gate) warn(subject string, err error) {
+// warn logs what went wrong, unless it is that the gate was closed. Logs never hold a subject.
+func (g *Gate) warn(err error) {
 	if g.ctx.Err() != nil {
 		return
 	}
 	g.options.Logger.Warn("credits stay as they were known", slog.String("limit", g.limit),
-		slog.String("subject", subject), slog.Any("error", err))
+		slog.Any("error", err))
 }

@@ -329,6 +329,8 @@ type Entry struct {
 	ExpiresAt uint64
 	// Ends is the pending transfer that this entry gave back, or zero.
 	Ends ledgers.ID
+	// Overage is how many units were used besides the amount that the quota did not have.
+	Overage uint64
 }
 
 // Page is a part of a journal, in the order asked for.
@@ -383,6 +385,9 @@ func entryOf(t ledgers.Transfer, account ledgers.ID) Entry {
 	}
 	if e.Pending {
 		e.ExpiresAt = t.ExpiresAt()
+	}
+	if t.Code == CodeOverage && t.UserData64 > e.Amount {
+		e.Overage = t.UserData64 - e.Amount
 	}
 	return e
 }

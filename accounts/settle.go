@@ -174,6 +174,7 @@ func (b *Book) overage(c Charge, amount uint64, usedID, paidID ledgers.ID,
 	paid = pending(c, amount, CodeOverage, paidID)
 	paid.CreditAccountID = account
 	paid.Flags |= ledgers.BalancingDebit
+	paid.UserData64 = amount // what the journal of the user account is to tell
 	return used, paid
 }
 

@@ -55,6 +55,9 @@ func entryOf(e *accounts.Entry, asset *limiter.Asset) wire.Entry {
 	if e.Credit {
 		entry.Side = wire.Credit
 	}
+	if e.Overage > 0 {
+		entry.Overage = new(amountOf(asset, e.Overage))
+	}
 	if e.ExpiresAt > 0 {
 		entry.ExpiresAt = new(instant(e.ExpiresAt))
 	}

@@ -97,8 +97,8 @@ func (s *Server) report(err error) {
 	e := explain(err)
 	status := s.problemOf(e, "").Status
 	switch {
-	case status < http.StatusInternalServerError:
-		return
+	case status < http.StatusInternalServerError, e.Code == limiter.Code(wire.CodeNotReady):
+		return // the caller's matter, or no more than an answer
 	case status == http.StatusServiceUnavailable:
 		now, last := s.options.Now().UnixNano(), s.reported.Load()
 		if now-last < reportEvery || !s.reported.CompareAndSwap(last, now) {

@@ -17,7 +17,7 @@ const (
 	// rememberedAccounts is how many of them; a forgotten one costs one more write.
 	rememberedAccounts = 1 << 16
 	// rememberShared bounds for how long, where other nodes may give units back unseen.
-	rememberShared = time.Second
+	rememberShared = 900 * time.Millisecond
 	// bypasses is how many checks with an id may ask the ledger all the same, a subject and second.
 	bypasses = 10
 )

@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +50,21 @@ func TestTrack(t *testing.T) {
 		b, err := l.Balance(context.Background(), limit, "alice")
 		if err != nil || b.Used != 10 || b.Remaining != 0 || b.Overage != 3 {
 			t.Errorf("%s: got %+v, %v, want 10 used and 3 over", limit, b, err)
+		}
+		page, err := l.Journal(context.Background(), limiter.JournalQuery{
+			Limit: limit, Subject: "alice",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var over []uint64
+		for _, e := range page.Entries {
+			if e.Kind == "overage" {
+				over = append(over, e.Amount, e.Overage)
+			}
+		}
+		if !slices.Equal(over, []uint64{3, 2, 0, 1}) { // of the 5, and of the 1
+			t.Errorf("%s: got entries of %v, want 3 paid and 2 over, and 1 over", limit, over)
 		}
 		for _, id := range []string{"a", "b", "c"} { // also where not all of it was there
 			_, err = l.Track(context.Background(), limiter.Usage{

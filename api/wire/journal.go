@@ -23,6 +23,8 @@ type Entry struct {
 	ExpiresAt *Time `json:"expires_at,omitempty"`
 	// Ends is the pending transfer that this entry gave back, if it did.
 	Ends string `json:"ends,omitempty"`
+	// Overage is what was used besides the amount that the quota did not have.
+	Overage *Amount `json:"overage,omitempty"`
 }
 
 // The sides of an [Entry].

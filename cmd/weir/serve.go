@@ -225,14 +225,24 @@ func (s *service) run(ctx context.Context, reloads <-chan os.Signal, out io.Writ
 	group.Add(func() error { s.reloadOn(ctx, reloads); return nil }, func(error) { stop() })
 	group.Add(func() error { return s.watchLedger(ctx) }, func(error) { stop() })
 	group.Add(func() error { s.upkeep(ctx); return nil }, func(error) { stop() })
+	group.Add(func() error { return s.announce(ctx, out) }, func(error) { stop() })
+	err := group.Run()
+	return errors.Join(err, cutOff, s.close())
+}
+
+// announce says that the service is ready, once the ledger was reached or has had its time.
+func (s *service) announce(ctx context.Context, out io.Writer) error {
 	s.reachLedger(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
 	_, err := fmt.Fprintf(out, "weir ready on %s, ledger %s\n", s.address(),
 		s.config.Driver.describe(s.config))
 	if err != nil {
-		return errors.Join(err, s.listener.Close(), s.close())
+		return err
 	}
-	err = group.Run()
-	return errors.Join(err, cutOff, s.close())
+	<-ctx.Done()
+	return nil
 }
 
 // close finishes what the limiter has left to do, and closes what stands below it.

@@ -3,6 +3,7 @@ package tigerbeetle_test
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -37,8 +38,7 @@ func TestRandom(t *testing.T) {
 	if os.Getenv("WEIR_LONG") == "1" {
 		count = sequencesLong
 	}
-	first := uint64(0)
-	_, err := fmt.Sscan("0"+os.Getenv("WEIR_SEED"), &first)
+	first, err := strconv.ParseUint("0"+os.Getenv("WEIR_SEED"), 10, 64)
 	if err != nil {
 		t.Fatalf("WEIR_SEED: %v", err)
 	}

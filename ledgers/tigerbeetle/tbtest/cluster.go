@@ -1,6 +1,7 @@
 package tbtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"lukechampine.com/uint128"
 
 	"weir/ledgers"
 )
@@ -141,11 +144,11 @@ func Given() (*Cluster, error) {
 	if addresses == "" {
 		return nil, nil //nolint:nilnil // there is none, and nothing wrong with that
 	}
-	id, err := strconv.ParseUint("0"+os.Getenv(ClusterEnv), 10, 64)
+	id, err := uint128.FromString(cmp.Or(os.Getenv(ClusterEnv), "0"))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ClusterEnv, err)
 	}
-	return &Cluster{addresses: strings.Split(addresses, ","), id: ledgers.AmountOf(id)}, nil
+	return &Cluster{addresses: strings.Split(addresses, ","), id: id}, nil
 }
 
 // Addresses are those of the replicas, in their order.

@@ -220,9 +220,8 @@ type twinPart struct {
 // twinRequest is what became of an admitted check or reservation, or of the id of one that was
 // denied.
 type twinRequest struct {
-	request limiter.Request
-	denied  bool
-	parts   []twinPart
+	denied bool
+	parts  []twinPart
 
 	receipts []string // the newest last
 	at       time.Time

@@ -475,14 +475,14 @@ func (m *mix) decide(n *mixNode, r limiter.Request) {
 	case known != nil && !known.denied && !known.same(parts, r.Hold):
 		m.wantCode(err, limiter.CodeIDConflict)
 	case known != nil && !known.denied:
-		m.replayed(n, known, d, err)
+		m.replayed(n, known, parts, d, err)
 	default:
 		v := m.verdict(n, parts, now)
 		m.judge(n, r, d, err, v, known)
 		if v.allowed && known == nil && !looks && err == nil && d.Allowed {
 			known = m.admit(r, parts, d)
 		} else if known == nil && r.ID != "" && !looks && recorded(d, err) {
-			known = &twinRequest{request: r, denied: true}
+			known = &twinRequest{denied: true}
 		}
 		if r.ID != "" && known != nil {
 			m.requests[key] = known
@@ -624,7 +624,7 @@ func (m *mix) wantFigures(n *mixNode, d limiter.Decision, parts []twinPart) {
 func (m *mix) admit(r limiter.Request, parts []twinPart, d limiter.Decision) *twinRequest {
 	now := m.clock.Now()
 	q := &twinRequest{
-		request: r, parts: parts, receipts: []string{d.Transfer.String()}, at: d.At, made: now,
+		parts: parts, receipts: []string{d.Transfer.String()}, at: d.At, made: now,
 		hold: r.Hold,
 	}
 	if r.Hold > 0 {
@@ -653,7 +653,9 @@ func (m *mix) wantTime(what string, got, want time.Time) {
 }
 
 // replayed compares the answer to a request that was admitted before.
-func (m *mix) replayed(n *mixNode, q *twinRequest, d limiter.Decision, err error) {
+func (m *mix) replayed(n *mixNode, q *twinRequest, parts []twinPart, d limiter.Decision,
+	err error,
+) {
 	now := m.clock.Now()
 	live, all := q.out(now)
 	switch {
@@ -677,7 +679,7 @@ func (m *mix) replayed(n *mixNode, q *twinRequest, d limiter.Decision, err error
 		if q.hold > 0 {
 			m.wantTime("expires at", d.ExpiresAt, q.expires)
 		}
-		m.wantFigures(n, d, m.parts(q.request.Members))
+		m.wantFigures(n, d, parts)
 	}
 }
 

@@ -39,12 +39,19 @@ func TestTrack(t *testing.T) {
 		s.track(`{"limit":"spend","subject":"u","amount":"100.01","id":"a"}`).
 			want(t, 200, "amount", "100.01", "booked", "100.00", "overage", "0.01")
 	})
-	t.Run("LedgerAway", func(t *testing.T) { // this server has no spool
+	t.Run("LedgerAway", func(t *testing.T) { // it is booked later, once
 		s := newService(t, api.Options{})
 		remove := s.ledger.Inject(ledgertest.Fault{Before: errDown, Times: ledgertest.Always})
-		s.track(seven).want(t, 200, "dropped", "true", "booked", "0", "overage", "0")
+		for range 2 {
+			s.track(seven).want(t, 200, "spooled", "true", "dropped", "", "booked", "0", "overage", "0")
+		}
 		remove()
-		s.track(seven).want(t, 200, "dropped", "", "booked", "7")
+		err := s.limiter.BookSpool(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.track(seven).want(t, 200, "spooled", "", "booked", "7")
+		s.call("GET", "/v1/balance?limit=credits&subject=u", "").want(t, 200, "used", "7")
 	})
 	t.Run("ErrIDConflict", func(t *testing.T) {
 		s := newService(t, api.Options{})

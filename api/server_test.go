@@ -196,7 +196,12 @@ func newLimiter(t testing.TB, driver ledgers.Driver, c *clock, r prometheus.Regi
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := limiter.New(book, limits, &limiter.Options{Registerer: r})
+	spool, err := limiter.OpenSpool(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { spool.Close() })
+	l, err := limiter.New(book, limits, &limiter.Options{Registerer: r, Spool: spool})
 	if err != nil {
 		t.Fatal(err)
 	}

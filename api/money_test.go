@@ -153,26 +153,26 @@ func testTransferUnanswered(t *testing.T) {
 // testTransferFurtherLimits has two payments an hour, besides.
 func testTransferFurtherLimits(t *testing.T) {
 	s := newBank(t)
-	pay := func(amount, id, further string) answer {
+	pay := func(id, further string) answer {
 		return s.post("/v1/transfers", fmt.Sprintf(`{"limit":"daily-usd","from":"alice","to":"bob",`+
-			`"amount":%q,"id":%q,"limits":[%s]}`, amount, id, further))
+			`"amount":"5","id":%q,"limits":[%s]}`, id, further))
 	}
 	const payments = `{"limit":"payments"}`
-	a := pay("5", "one", payments)
+	a := pay("one", payments)
 	a.want(t, 200, path("limits", 1, "limit"), "payments", path("limits", 1, "subject"), "alice",
 		path("limits", 1, "cost"), "1", path("limits", 1, "remaining"), "1")
 	a.wantHeader(t, "RateLimit", `"payments";r=1;t=3600`)
-	pay("5", "two", payments).want(t, 200)
+	pay("two", payments).want(t, 200)
 	s.clock.Add(time.Minute + time.Millisecond)
-	a = pay("5", "three", payments)
+	a = pay("three", payments)
 	a.want(t, 429, path("violated-policies", 0), "payments")
 	a.wantHeader(t, "Retry-After", "3540")
 	s.wantFunds("alice", "1990.00", "10.00")
-	pay("5", "four", `{"limit":"payments","subject":"the bank","cost":2}`).
+	pay("four", `{"limit":"payments","subject":"the bank","cost":2}`).
 		want(t, 200, path("limits", 1, "remaining"), "0")
-	pay("5", "five", `{"limit":"zz"}`).want(t, 404, "code", "unknown-limit")
-	pay("5", "six", `{"subject":"u"}`).want(t, 400, "detail", "limits[0]: limit is missing")
-	pay("5", "seven", `{"limit":"daily-usd","cost":"1"}`).want(t, 400)
+	pay("five", `{"limit":"zz"}`).want(t, 404, "code", "unknown-limit")
+	pay("six", `{"subject":"u"}`).want(t, 400, "detail", "limits[0]: limit is missing")
+	pay("seven", `{"limit":"daily-usd","cost":"1"}`).want(t, 400)
 }
 
 func TestTransferErrBadRequest(t *testing.T) {

@@ -124,7 +124,7 @@ func state(c charge, f figures, at uint64) State {
 		Limit: c.limit.Name, Kind: c.limit.Kind, Asset: c.limit.asset, Subject: c.Subject,
 		Cost: c.Amount, Window: c.limit.Window, Known: f.known, Shadow: c.limit.Shadow,
 	}
-	calendar := c.Charge.Limit.Calendar
+	calendar := c.Limit.Calendar
 	if calendar != nil {
 		period := calendar.Period(at)
 		s.Window = time.Duration(period.End - period.Start)
@@ -133,7 +133,7 @@ func state(c charge, f figures, at uint64) State {
 	if f.known {
 		s.Quota, s.Remaining = f.Quota, f.Remaining
 	}
-	if f.known && !c.Charge.Limit.Posted {
+	if f.known && !c.Limit.Posted {
 		s.Reset = roundUp(f.next, at, time.Second)
 	}
 	return s

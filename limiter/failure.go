@@ -118,18 +118,18 @@ func (l *Limiter) keep(attempt accounts.Attempt, now uint64) bool {
 	return err == nil
 }
 
-// afterwards calls f once the call that cause says was given up is over. It reports false, and
-// calls nothing, if no call was given up or too many are waited for.
-func (l *Limiter) afterwards(cause error, f func()) bool {
+// afterwards calls f once the call that cause says was given up is over. It calls nothing if no call
+// was given up or too many are waited for.
+func (l *Limiter) afterwards(cause error, f func()) {
 	given, ok := errors.AsType[*ledgers.GivenUp](cause)
 	if !ok {
-		return false // the ledger answered with an error, or was not asked
+		return // the ledger answered with an error, or was not asked
 	}
 	select {
 	case l.late <- struct{}{}:
 	default:
 		l.metrics.late.WithLabelValues("unwatched").Inc()
-		return false
+		return
 	}
 	l.waiting.Go(func() {
 		defer func() { <-l.late }()
@@ -137,7 +137,6 @@ func (l *Limiter) afterwards(cause error, f func()) bool {
 		}
 		f()
 	})
-	return true
 }
 
 // watch waits for an attempt whose call was given up, counts it if it was accepted all the same,

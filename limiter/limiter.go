@@ -102,22 +102,23 @@ func (l *Limiter) SetLimits(limits *Limits) {
 	l.waits.clear()
 }
 
-// Check decides a request and charges it if it passes. See [Limiter].
-func (l *Limiter) Check(ctx context.Context, r Request) (Decision, error) {
+// Check decides a request and charges it if it passes. See [Limiter]. The context has no say: a
+// request that was begun is finished whoever waits for it, within its limits' deadline.
+func (l *Limiter) Check(_ context.Context, r Request) (Decision, error) {
 	if r.Hold != 0 {
 		return Decision{}, badRequest("a check holds nothing; a reservation does")
 	}
-	return l.decide(ctx, r)
+	return l.decide(r)
 }
 
 // decide is Check or Reserve.
-func (l *Limiter) decide(ctx context.Context, r Request) (Decision, error) {
+func (l *Limiter) decide(r Request) (Decision, error) {
 	q, err := l.resolve(r)
 	if err != nil {
 		l.metrics.failed(err)
 		return Decision{}, err
 	}
-	ctx = l.waits.begin(deadline(q)) // the caller cannot cancel it
+	ctx := l.waits.begin(deadline(q)) // the caller cannot cancel it
 	decision, err := l.check(ctx, q)
 	if err != nil {
 		l.metrics.failed(err)
@@ -289,7 +290,7 @@ func (l *Limiter) refused(ctx context.Context, id string, charges []charge, resu
 	for i, c := range charges {
 		if need(c.Amount, read[i].Balance) > 0 {
 			next := read[i].next
-			if c.Charge.Limit.Posted && next == 0 { // no time-out gives anything back
+			if c.Limit.Posted && next == 0 { // no time-out gives anything back
 				next = math.MaxUint64
 			}
 			l.memory.denied(c.Account(), readings[i], max(1, c.Amount), result.Timestamp, next,

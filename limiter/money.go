@@ -140,7 +140,7 @@ func (a Asset) parsePositive(text string) (ledgers.Amount, error) {
 }
 
 // text writes units as the limit counts them, an asset's as its decimal text.
-func (l *Limit) text(units uint64) string {
+func (l Limit) text(units uint64) string {
 	if l.asset == nil {
 		return strconv.FormatUint(units, 10)
 	}

@@ -182,7 +182,8 @@ func TestMovements(t *testing.T) {
 	_, err = b.Withdraw(ctx, move("alice", "10.50", "d"))
 	wantError(t, err, limiter.CodeIDConflict)
 	_, err = b.Withdraw(ctx, move("alice", "10.02", "more"))
-	if e := wantError(t, err, limiter.CodeInsufficientFunds); !e.NewIDRequired {
+	e := wantError(t, err, limiter.CodeInsufficientFunds)
+	if !e.NewIDRequired {
 		t.Errorf("got %+v, want the id spent", e)
 	}
 	_, err = b.Deposit(ctx, move("alice", "10.02", "more")) // the id of a refused withdrawal

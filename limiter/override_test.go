@@ -55,7 +55,8 @@ func TestOverride(t *testing.T) {
 		t.Errorf("with 5: got %+v, want allowed", d)
 	}
 	override(t, l, 1, 0, false) // 5 are used
-	if b, err := l.Balance(t.Context(), "api", "alice"); err != nil || !b.Overridden || b.Used != 5 {
+	b, err := l.Balance(t.Context(), "api", "alice")
+	if err != nil || !b.Overridden || b.Used != 5 {
 		t.Errorf("balance: got %+v, %v, want 5 used and overridden", b, err)
 	}
 	clock.Advance(31 * time.Second)
@@ -66,7 +67,8 @@ func TestOverride(t *testing.T) {
 	}
 	clearOverride(t, l, 100, 99, false)
 	clearOverride(t, l, 100, 99, true)
-	if b, err := l.Balance(t.Context(), "api", "alice"); err != nil || b.Overridden {
+	b, err = l.Balance(t.Context(), "api", "alice")
+	if err != nil || b.Overridden {
 		t.Errorf("cleared: got %+v, %v, want no override", b, err)
 	}
 	wantBalance(t, l, "api", "bob", 100, 0, 100)

@@ -64,13 +64,13 @@ type SettledLimit struct {
 // is CodeReservationClosed where it was ended, CodeIDExpired where it timed out. Reservations
 // always fail closed, whatever the limits' policies are: what is let through without the ledger
 // has no receipt. Nor has a reservation of limits that are all only tried out: it holds nothing.
-func (l *Limiter) Reserve(ctx context.Context, r Request) (Decision, error) {
+func (l *Limiter) Reserve(_ context.Context, r Request) (Decision, error) {
 	err := checkHold(r.Hold)
 	if err != nil {
 		l.metrics.failed(err)
 		return Decision{}, err
 	}
-	return l.decide(ctx, r)
+	return l.decide(r)
 }
 
 func checkHold(hold time.Duration) error {

@@ -166,10 +166,11 @@ func parseProvider(r *valueReader) *providerRule {
 }
 
 func asSource(value any) (string, error) {
-	if value != sourceLedger && value != sourceHTTP {
+	text, ok := value.(string)
+	if !ok || text != sourceLedger && text != sourceHTTP {
 		return "", fmt.Errorf("%v: want %s or %s", value, sourceLedger, sourceHTTP)
 	}
-	return value.(string), nil
+	return text, nil
 }
 
 // asGateTime reads a time of a gate.

@@ -1,9 +1,11 @@
 package embedded_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -166,6 +168,19 @@ func TestErrNotADirectory(t *testing.T) {
 	}
 }
 
+// TestVerifyNothing verifies a directory without a ledger, and leaves it so.
+func TestVerifyNothing(t *testing.T) {
+	dir := t.TempDir()
+	_, err := embedded.Verify(dir)
+	if err == nil || errors.Is(err, embedded.ErrCorrupt) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("got %v, want an error that names %s", err, dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 {
+		t.Errorf("left behind: %v, %v, want nothing", entries, err)
+	}
+}
+
 // TestErrPermission needs a user who may not do everything.
 func TestErrPermission(t *testing.T) {
 	if os.Getuid() == 0 {
@@ -213,48 +228,123 @@ func TestErrFormat(t *testing.T) {
 	}
 }
 
-// TestDamage breaks every file of a ledger, a few bytes in each of its regions at a time. Opening
-// says so and names the directory, or nothing is lost.
-func TestDamage(t *testing.T) {
-	whole := vfs.NewMem()
-	ledger, err := embedded.Open("ledger", embedded.Testing(
-		embedded.Options{Now: newClock().read, CacheAccounts: 10}, whole, 0))
-	if err != nil {
-		t.Fatal(err)
+// damage is what may happen to a file.
+type damage struct {
+	name   string
+	happen func(content []byte) []byte // nil removes the file
+	// logs says whether a log shows it. One that was cut off, or lost its last records, cannot be
+	// told from one that never had more: a record says what was synced before it was written.
+	logs bool
+}
+
+// damages are flips in each of twelve regions and what else bad disks and copies do.
+func damages() []damage {
+	list := []damage{
+		{"Removed", func([]byte) []byte { return nil }, true},
+		{"Emptied", func([]byte) []byte { return []byte{} }, false},
+		{"Half", func(c []byte) []byte { return c[:len(c)/2] }, false},
+		{"ThreeQuarters", func(c []byte) []byte { return c[:len(c)*3/4] }, false},
+		{"LastByteCut", func(c []byte) []byte { return c[:max(len(c), 1)-1] }, false},
+		{"AllZero", func(c []byte) []byte { return make([]byte, len(c)) }, false},
+		{"AllGarbage", func(c []byte) []byte { return bytes.Repeat([]byte{0xa7}, len(c)) }, true},
+		{"ZeroMiddle", func(c []byte) []byte {
+			clear(c[len(c)/3 : len(c)/2])
+			return c
+		}, true},
+		{"ZeroEnd", func(c []byte) []byte {
+			clear(c[len(c)/2:])
+			return c
+		}, false},
+		{"MiddleByte", func(c []byte) []byte {
+			if len(c) > 0 {
+				c[len(c)/2] ^= 0xff
+			}
+			return c
+		}, true},
 	}
-	fund(t, ledger, 50)
-	for i := range uint64(40) {
-		transfer(t, ledger, ledgers.TransferCreated, pending(100+i, 1, 3600))
-		if i == 20 {
-			err = ledger.Flush()
-			if err != nil {
-				t.Fatal(err)
+	for region := range 12 {
+		list = append(list, damage{fmt.Sprintf("Region%d", region), func(c []byte) []byte {
+			n := min(4, len(c))
+			at := (len(c) - n) * region / 11
+			for i := range c[at : at+n] {
+				c[at+i] ^= 0xff
+			}
+			return c
+		}, region < 10})
+	}
+	return list
+}
+
+// written is a ledger with transfers, from id 100 on.
+type written struct {
+	name      string
+	files     *vfs.MemFS
+	transfers uint64
+}
+
+const transfersPerRun = 50
+
+// history is a ledger in four runs, all but the last of which were killed: the files while the
+// first and the last run have them open, and when the last has closed them.
+func history(t *testing.T) []written {
+	t.Helper()
+	var states []written
+	files := vfs.NewMem()
+	clock := newClock()
+	for run := range uint64(4) {
+		ledger, err := embedded.Open("ledger", embedded.Testing(
+			embedded.Options{Now: clock.read, CacheAccounts: 10}, files, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run == 0 {
+			fund(t, ledger, 50)
+		}
+		for i := range uint64(transfersPerRun) {
+			id := 100 + run*transfersPerRun + i
+			transfer(t, ledger, ledgers.TransferCreated, pending(id, 1, 3600))
+			if run%2 == 1 && i == 20 {
+				err = ledger.Flush()
+				if err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
+		running := copyFiles(t, files)
+		if run == 0 || run == 3 {
+			states = append(states,
+				written{fmt.Sprintf("Killed%d", run), running, (run + 1) * transfersPerRun})
+		}
+		err = ledger.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run == 3 {
+			return append(states, written{"Closed", files, (run + 1) * transfersPerRun})
+		}
+		files = copyFiles(t, running)
 	}
-	// The files as they are under a running ledger: a table, and a log with the rest.
-	running := vfs.NewMem()
-	copyFiles(t, whole, running, "", 0)
-	err = ledger.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := running.List("ledger")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		t.Run(name, func(t *testing.T) {
-			regions := 12
-			if strings.HasSuffix(name, ".log") {
-				// The last records of a log cannot be told from ones that were never synced: a
-				// record says what was synced when it was written, which may lag by one.
-				regions -= 2
+	return nil
+}
+
+// TestDamage damages every file of a ledger with a history, one at a time. Opening says so, names
+// the directory and leaves the files as they are, or nothing is lost.
+func TestDamage(t *testing.T) {
+	for _, state := range history(t) {
+		names, err := state.files.List("ledger")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			for _, d := range damages() {
+				if strings.HasSuffix(name, ".log") && !d.logs {
+					continue
+				}
+				t.Run(state.name+"/"+name+"/"+d.name, func(t *testing.T) {
+					damageOnce(t, state, "ledger/"+name, d)
+				})
 			}
-			for region := range regions {
-				damageOnce(t, running, name, region)
-			}
-		})
+		}
 	}
 }
 
@@ -262,74 +352,114 @@ func namesDirectory(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "ledger in ledger")
 }
 
-func damageOnce(t *testing.T, running *vfs.MemFS, name string, region int) {
+func damageOnce(t *testing.T, state written, name string, d damage) {
 	t.Helper()
-	files := vfs.NewMem()
-	copyFiles(t, running, files, name, region)
+	files := copyFiles(t, state.files)
+	content := d.happen(readAll(t, files, name))
+	err := files.Remove(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content != nil {
+		writeAll(t, files, name, content)
+	}
+	before := copyFiles(t, files)
 	ledger, err := embedded.Open("ledger", embedded.Testing(
 		embedded.Options{Now: newClock().read}, files, 0))
 	if err != nil {
-		if !namesDirectory(err) {
-			t.Errorf("region %d: %v does not name the directory", region, err)
+		if !namesDirectory(err) || strings.Count(err.Error(), embedded.ErrCorrupt.Error()) > 1 {
+			t.Errorf("%v does not name the directory, or says it twice", err)
+		}
+		if !strings.HasSuffix(name, ".sst") { // Pebble opens what it has not read
+			wantSameFiles(t, before, files)
 		}
 		return
 	}
 	defer ledger.Close()
 	var ids []ledgers.ID
-	for i := range uint64(40) {
+	for i := range state.transfers {
 		ids = append(ids, ledgers.ID{Lo: 100 + i})
 	}
 	found, err := ledger.LookupTransfers(t.Context(), ids)
 	if err != nil {
 		if !errors.Is(err, embedded.ErrCorrupt) || !namesDirectory(err) {
-			t.Errorf("region %d: got %v, want ErrCorrupt that names the directory", region, err)
+			t.Errorf("got %v, want ErrCorrupt that names the directory", err)
 		}
 		return
 	}
 	if len(found) != len(ids) {
-		t.Errorf("region %d: %d of %d transfers left and no error", region, len(found), len(ids))
+		t.Errorf("%d of %d transfers left and no error", len(found), len(ids))
 	}
 	accounts, err := ledger.LookupAccounts(t.Context(), []ledgers.ID{{Lo: 2}})
-	if err == nil && (len(accounts) != 1 || accounts[0].DebitsPending != ledgers.AmountOf(40)) {
-		t.Errorf("region %d: account is %+v, want 40 pending, and no error", region, accounts)
+	if err == nil && (len(accounts) != 1 ||
+		accounts[0].DebitsPending != ledgers.AmountOf(state.transfers)) {
+		t.Errorf("account is %+v, want %d pending, and no error", accounts, state.transfers)
 	}
 }
 
-// copyFiles copies a ledger; in the file that is named, bytes are inverted at one of twelve places.
-func copyFiles(t *testing.T, from, to *vfs.MemFS, broken string, region int) {
+func wantSameFiles(t *testing.T, before, after *vfs.MemFS) {
 	t.Helper()
-	_, err := vfs.Clone(from, to, "ledger", "ledger")
+	want, err := before.List("ledger")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if broken == "" {
-		return
+	got, err := after.List("ledger")
+	if err != nil {
+		t.Fatal(err)
 	}
-	path := fmt.Sprintf("ledger/%s", broken)
-	file, err := to.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	slices.Sort(want)
+	slices.Sort(got)
+	// The lock is made by whoever looks.
+	if !slices.Contains(want, "LOCK") {
+		got = slices.DeleteFunc(got, func(name string) bool { return name == "LOCK" })
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("files after the refusal: got %v, want %v", got, want)
+	}
+	for _, name := range want {
+		path := "ledger/" + name
+		if !bytes.Equal(readAll(t, before, path), readAll(t, after, path)) {
+			t.Errorf("%s has changed", name)
+		}
+	}
+}
+
+func readAll(t *testing.T, files *vfs.MemFS, path string) []byte {
+	t.Helper()
+	file, err := files.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	info, err := file.Stat()
+	content, err := io.ReadAll(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := min(4, info.Size())
-	if n == 0 {
-		return
-	}
-	bytes := make([]byte, n)
-	at := (info.Size() - n) * int64(region) / 11
-	_, err = file.ReadAt(bytes, at)
+	return content
+}
+
+func writeAll(t *testing.T, files *vfs.MemFS, path string, content []byte) {
+	t.Helper()
+	file, err := files.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range bytes {
-		bytes[i] ^= 0xFF
-	}
-	_, err = file.WriteAt(bytes, at)
+	_, err = file.Write(content)
 	if err != nil {
 		t.Fatal(err)
 	}
+	err = file.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyFiles(t *testing.T, from *vfs.MemFS) *vfs.MemFS {
+	t.Helper()
+	to := vfs.NewMem()
+	_, err := vfs.Clone(from, to, "ledger", "ledger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
 }

@@ -65,16 +65,15 @@ func (l *Ledger) open() error {
 		return err
 	}
 	l.lock = lock
-	err = checkLog(l.dir, l.options.fs)
+	files := &failStop{FS: l.options.fs, fatal: l.fail}
+	err = checkFiles(l.dir, files)
+	if err == nil {
+		l.db, err = pebble.Open(l.dir, pebbleOptions(files, lock, l.options.memTableBytes, l.fail))
+		err = notOpened(l.dir, files, err)
+	}
 	if err != nil {
 		_ = lock.Close()
 		return err
-	}
-	files := &failStop{FS: l.options.fs, fatal: l.fail}
-	l.db, err = pebble.Open(l.dir, pebbleOptions(files, lock, l.options.memTableBytes, l.fail))
-	if err != nil {
-		_ = lock.Close()
-		return notOpened(l.dir, l.options.fs, err)
 	}
 	err = l.startSafely()
 	if err != nil {
@@ -90,6 +89,9 @@ func (l *Ledger) open() error {
 // the system, or ErrCorrupt where a file is missing or is not what the others say of it. For the
 // latter Pebble has no error of its own.
 func notOpened(dir string, files vfs.FS, err error) error {
+	if err == nil {
+		return nil
+	}
 	store, unread := pebble.Peek(dir, files)
 	if unread != nil || !store.Exists || store.FormatMajorVersion > pebble.FormatNewest {
 		return err
@@ -100,6 +102,53 @@ func notOpened(dir string, files vfs.FS, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
+}
+
+// checkFiles makes sure that what Pebble would open is the newest that was written: it deletes what
+// is not part of that. Pebble takes a missing marker for a new store, and a damaged record of the
+// manifest or of a log for the place where a crash has ended it.
+func checkFiles(dir string, files vfs.FS) error {
+	names, err := files.List(dir)
+	if err != nil {
+		return err
+	}
+	store, err := pebble.Peek(dir, files)
+	if err != nil {
+		return err
+	}
+	if !store.Exists {
+		return checkNew(names)
+	}
+	if store.FormatMajorVersion > pebble.FormatNewest {
+		return nil // Pebble will say so
+	}
+	m, err := readManifest(store.ManifestFilename, files)
+	if err != nil {
+		return err
+	}
+	newest, err := checkLogs(dir, names, &m, files)
+	if err != nil {
+		return err
+	}
+	// Opening, Pebble makes a manifest, a log and the options, in this order.
+	if newest == nil && newestFile(names, "OPTIONS-%d") > newestFile(names, "MANIFEST-%d") {
+		return fmt.Errorf("%w: the newest log is missing", ErrCorrupt)
+	}
+	// What a crash leaves of a table is not in the manifest, but after a close there is none.
+	if newest != nil && newest.closedEmpty() && newestFile(names, "%d.sst") >= m.nextFile {
+		return fmt.Errorf("%w: the newest table is not in the manifest", ErrCorrupt)
+	}
+	return nil
+}
+
+// checkNew makes sure that a directory without a store never had one. The first manifest is made
+// before its marker, so a crash may leave it alone.
+func checkNew(names []string) error {
+	if newestFile(names, "%d.log") > 0 || newestFile(names, "%d.sst") > 0 ||
+		newestFile(names, "MANIFEST-%d") > 1 {
+		return fmt.Errorf("%w: the marker of the manifest is missing", ErrCorrupt)
+	}
+	return nil
 }
 
 // lockDir makes sure that dir exists and that nobody else has it open.
@@ -201,8 +250,11 @@ func (l *Ledger) start() error {
 	if format > formatVersion {
 		return ErrFormat
 	}
-	// Also when it is there already: that the log can be written shows now, not at the first call.
+	// Also when it is there already: that the log can be written shows now.
 	err = l.db.Set(keyFormat, binary.BigEndian.AppendUint64(nil, formatVersion), pebble.Sync)
+	if err == nil && format == 0 { // Pebble's first log does not say what was synced
+		err = l.db.Flush()
+	}
 	if err != nil {
 		return err
 	}

@@ -266,14 +266,14 @@ func (l *Ledger) describe(err, meaning error) error {
 }
 
 func describe(dir string, err, meaning error) error {
-	switch {
-	case pebble.IsCorruptionError(err):
+	if pebble.IsCorruptionError(err) {
 		meaning = ErrCorrupt
 		info := pebble.ExtractDataCorruptionInfo(err)
 		if info != nil { // in its own words the error says nothing about it
 			err = fmt.Errorf("%s: %w", info.Path, info.Details)
 		}
-	case errors.Is(err, ErrCorrupt), errors.Is(err, meaning):
+	}
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, meaning) {
 		return fmt.Errorf("ledger in %s: %w", dir, err)
 	}
 	return fmt.Errorf("ledger in %s: %w: %w", dir, meaning, err)

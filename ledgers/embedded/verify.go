@@ -45,7 +45,14 @@ func (r *Report) problem(format string, args ...any) {
 func Verify(dir string) (Report, error) { return verify(dir, vfs.Default) }
 
 func verify(dir string, files vfs.FS) (report Report, err error) {
-	_, err = files.Stat(dir)
+	store, err := pebble.Peek(dir, files)
+	if err == nil && !store.Exists {
+		// Nothing is there, so nothing is locked either: that would make a file.
+		err = checkFiles(dir, files)
+		if err == nil {
+			err = pebble.ErrDBDoesNotExist
+		}
+	}
 	if err != nil {
 		return Report{}, describe(dir, err, errOpen)
 	}
@@ -54,7 +61,7 @@ func verify(dir string, files vfs.FS) (report Report, err error) {
 		return Report{}, describe(dir, err, errOpen)
 	}
 	defer lock.Close()
-	err = checkLog(dir, files)
+	err = checkFiles(dir, files)
 	if err != nil {
 		return Report{}, describe(dir, err, errOpen)
 	}

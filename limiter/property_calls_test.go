@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -82,7 +83,7 @@ func (m *mix) settle() {
 		q.gone()
 		for i, p := range q.parts {
 			if actual[i] > 0 {
-				q.overage[i] = m.book(n, p, actual[i], q, entryOf(got, p.account).Overage)
+				q.overage[i] = m.book(p, actual[i], q, entryOf(got, p.account).Overage)
 			}
 		}
 		m.wantSettled(n, q, got, err, false)
@@ -91,13 +92,13 @@ func (m *mix) settle() {
 
 // book notes what a settlement books, and returns how much of it the quota did not have: between
 // what the twin knows of.
-func (m *mix) book(n *mixNode, p twinPart, actual uint64, q *twinRequest, overage uint64) uint64 {
+func (m *mix) book(p twinPart, actual uint64, q *twinRequest, overage uint64) uint64 {
 	now := m.clock.Now()
 	a := p.account
 	end := a.limit.booked(now, q.made)
 	paid := actual
 	if q.late || actual > p.cost {
-		least, most := a.pays(n, now)
+		least, most := a.pays(now)
 		least, most = min(least, actual), min(most, actual)
 		paid = least
 		if actual-overage >= least && actual-overage <= most {
@@ -194,7 +195,7 @@ func (m *mix) renew() {
 		return
 	}
 	n := m.node()
-	hold := rapid.SampledFrom([]time.Duration{2, 5}).Draw(m.t, "hold") * time.Second
+	hold := rapid.SampledFrom([]time.Duration{2 * time.Second, 5 * time.Second}).Draw(m.t, "hold")
 	d, err := n.limiter.Renew(context.Background(), receipt, hold)
 	now := m.clock.Now()
 	newest := len(q.receipts) - 1
@@ -276,7 +277,7 @@ func (m *mix) payOverage(n *mixNode, a *twinAccount) {
 	if !a.limit.prepaid() || outstanding == 0 {
 		return
 	}
-	least, most := a.pays(n, now)
+	least, most := a.pays(now)
 	paid := min(least, outstanding)
 	if least != most { // a lowered quota may have been paid first or not
 		b, err := n.limiter.Balance(context.Background(), a.limit.name, a.subject)
@@ -293,10 +294,10 @@ func (m *mix) payOverage(n *mixNode, a *twinAccount) {
 func (m *mix) override() {
 	n, a := m.node(), m.account()
 	quota := rapid.Uint64Range(0, 12).Draw(m.t, "override")
-	clear := rapid.IntRange(0, 2).Draw(m.t, "clear") == 0
+	cleared := rapid.IntRange(0, 2).Draw(m.t, "clear") == 0
 	var got limiter.SubjectQuota
 	var err error
-	if clear {
+	if cleared {
 		got, err = n.limiter.ClearOverride(context.Background(), a.limit.name, a.subject)
 	} else {
 		got, err = n.limiter.Override(context.Background(), a.limit.name, a.subject, quota)
@@ -306,16 +307,16 @@ func (m *mix) override() {
 		return
 	}
 	a.meet(n)
-	again := clear != a.override && (clear || a.target == quota)
+	again := cleared != a.override && (cleared || a.target == quota)
 	switch {
-	case clear && a.override:
+	case cleared && a.override:
 		a.step(n.quotas[a.limit.name], n.revision, false)
-	case !clear:
+	case !cleared:
 		a.step(quota, n.revision, true)
 	}
 	m.refresh()
 	if err != nil || got.Quota != a.quota(n) || got.Remaining != a.remaining(n, m.clock.Now()) ||
-		got.Replayed != again || got.Overridden == clear {
+		got.Replayed != again || got.Overridden == cleared {
 		m.t.Fatalf("got %+v, %v, want quota %d, replayed %v", got, err, a.quota(n), again)
 	}
 }
@@ -328,14 +329,9 @@ func (m *mix) config() {
 	})
 	if n != newest && rapid.Bool().Draw(m.t, "adopt") {
 		n.revision = newest.revision
-		for name, quota := range newest.quotas {
-			n.quotas[name] = quota
-		}
+		maps.Copy(n.quotas, newest.quotas)
 	} else {
-		quotas := map[string]uint64{}
-		for name, quota := range newest.quotas {
-			quotas[name] = quota
-		}
+		quotas := maps.Clone(newest.quotas)
 		limit := rapid.SampledFrom(m.played).Draw(m.t, "limit")
 		quotas[limit.name] = rapid.Uint64Range(0, 12).Draw(m.t, "quota")
 		n.quotas = quotas
@@ -349,10 +345,9 @@ func (m *mix) config() {
 
 // mixMove is what became of an id of a deposit, a withdrawal or a payment.
 type mixMove struct {
-	what  string // all that was sent
-	ok    bool
-	parts []twinPart
-	id    ledgers.ID
+	what string // all that was sent
+	ok   bool
+	id   ledgers.ID
 }
 
 func dollars(cents int64) string { return fmt.Sprintf("%d.%02d", cents/100, cents%100) }
@@ -485,7 +480,7 @@ func (m *mix) paid(n *mixNode, t limiter.Transfer, cents int64, parts []twinPart
 	case err != nil || d.Allowed != v.allowed:
 		m.t.Fatalf("%+v: got %+v, %v, want %+v", t, d, err, v)
 	case !d.Allowed:
-		m.wantDenied(n, d, v, true)
+		m.wantDenied(n, d, v)
 		m.moves[key] = &mixMove{}
 	default:
 		m.funds[t.From] -= cents

@@ -52,7 +52,7 @@ func (l *twinLimit) slots() bool   { return l.kind == limiter.Concurrency }
 func (l *twinLimit) prepaid() bool { return l.kind == limiter.Credits }
 
 func inSeconds(d time.Duration) time.Duration {
-	return max(time.Second, (d+time.Second-1)/time.Second*time.Second)
+	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
 }
 
 // berlinMidnight returns the first midnight in Berlin after a time in 2026: at 22:00 UTC from March
@@ -205,7 +205,7 @@ func (a *twinAccount) drop(e *twinEntry) {
 }
 
 // pays returns the least and the most that the account has free.
-func (a *twinAccount) pays(n *mixNode, now time.Time) (least, most uint64) {
+func (a *twinAccount) pays(now time.Time) (least, most uint64) {
 	free := int64(a.target) + a.granted - int64(a.used(now))
 	return uint64(max(0, free)), uint64(max(0, free+a.owed))
 }

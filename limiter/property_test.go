@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -271,15 +272,15 @@ func (m *mix) pass() {
 			}
 		}
 	}
-	close := time.Duration(rapid.IntRange(1, 300).Draw(m.t, "close")) * time.Microsecond
+	near := time.Duration(rapid.IntRange(1, 300).Draw(m.t, "close")) * time.Microsecond
 	switch rapid.IntRange(0, 8).Draw(m.t, "way") {
 	default:
 		step := rapid.Int64Range(1, int64(4*time.Second)).Draw(m.t, "pass")
 		m.moveTo(now.Add(time.Duration(step)))
 	case 1, 2:
-		m.moveTo(rapid.SampledFrom(ends).Draw(m.t, "before").Add(-close))
+		m.moveTo(rapid.SampledFrom(ends).Draw(m.t, "before").Add(-near))
 	case 3, 4:
-		m.moveTo(rapid.SampledFrom(ends).Draw(m.t, "after").Add(close))
+		m.moveTo(rapid.SampledFrom(ends).Draw(m.t, "after").Add(near))
 	case 5:
 		step := rapid.Int64Range(1, int64(9*time.Hour)).Draw(m.t, "long")
 		m.moveTo(now.Add(time.Duration(step)))
@@ -405,8 +406,8 @@ func (m *mix) retry() {
 // atMidnight has a day end between a check's being sent and the ledger's taking it.
 func (m *mix) atMidnight() {
 	r := m.request(0)
-	close := time.Duration(rapid.IntRange(1, 300).Draw(m.t, "close")) * time.Microsecond
-	m.driver.before = func() { m.moveTo(berlinMidnight(m.clock.Now()).Add(close)) }
+	near := time.Duration(rapid.IntRange(1, 300).Draw(m.t, "close")) * time.Microsecond
+	m.driver.before = func() { m.moveTo(berlinMidnight(m.clock.Now()).Add(near)) }
 	m.decide(m.node(), r)
 	m.driver.before = nil
 }
@@ -562,7 +563,7 @@ func (m *mix) judge(n *mixNode, r limiter.Request, d limiter.Decision, err error
 			m.t.Fatalf("%+v: got %+v, want allowed", r, d)
 		}
 	default:
-		m.wantDenied(n, d, v, r.ID != "")
+		m.wantDenied(n, d, v)
 	}
 }
 
@@ -580,7 +581,7 @@ func (m *mix) stale(n *mixNode, v verdict) bool {
 	return stale && n.shared && !m.driver.wrote
 }
 
-func (m *mix) wantDenied(n *mixNode, d limiter.Decision, v verdict, id bool) {
+func (m *mix) wantDenied(n *mixNode, d limiter.Decision, v verdict) {
 	if d.Denied < 0 || d.Replayed || !d.Transfer.IsZero() {
 		m.t.Fatalf("got %+v, want denied", d)
 	}
@@ -684,7 +685,7 @@ func (m *mix) replayed(n *mixNode, q *twinRequest, parts []twinPart, d limiter.D
 }
 
 func code(err error) limiter.Code {
-	e, ok := err.(*limiter.Error)
+	e, ok := errors.AsType[*limiter.Error](err)
 	if !ok {
 		return ""
 	}
@@ -692,7 +693,7 @@ func code(err error) limiter.Code {
 }
 
 func newIDRequired(err error) bool {
-	e, ok := err.(*limiter.Error)
+	e, ok := errors.AsType[*limiter.Error](err)
 	return ok && e.NewIDRequired
 }
 

@@ -154,10 +154,14 @@ func (f *Faulty) CreateTransfers(
 	}
 	var results []ledgers.TransferResult
 	done := make(chan struct{})
-	f.late.Go(func() {
+	f.mu.Lock() // so that Close, if it comes later, waits for this call
+	f.late.Add(1)
+	f.mu.Unlock()
+	go func() {
+		defer f.late.Done()
 		defer close(done)
 		results, err = strike(context.WithoutCancel(ctx), fault, transfers, f.driver.CreateTransfers)
-	})
+	}()
 	select {
 	case <-done:
 		return results, err
@@ -191,6 +195,8 @@ func (f *Faulty) AccountTransfers(
 // Close waits for what was given up, so release that first, and closes the driver. No fault strikes
 // it.
 func (f *Faulty) Close() error {
+	f.mu.Lock()   // calls that were begun are counted
+	f.mu.Unlock() //nolint:staticcheck // nothing is done in between
 	f.late.Wait()
 	return f.driver.Close()
 }

@@ -221,16 +221,15 @@ func (l *logFile) syncedBeyond(end int) bool {
 	}
 }
 
-// begun reports whether the log begins as one may that was just made: empty, with zeros, with what
-// an older log has left in its file, or with a record, which may be torn.
+// begun reports whether the log begins as one may that was just made: empty, with zeros, or with a
+// record of it or of the older log whose file it was made of. Losing power may tear either.
 func (l *logFile) begun() bool {
 	head := l.bytes[:min(len(l.bytes), 11)]
 	if len(bytes.Trim(head, "\x00")) == 0 {
 		return true
 	}
 	c, ok := chunkAt(l.bytes, 0)
-	return l.closedEmpty() || ok && c.encoding >= encodingLog &&
-		(c.number == l.number || c.valid && c.number < l.number)
+	return l.closedEmpty() || ok && c.encoding >= encodingLog && c.number <= l.number
 }
 
 // closedEmpty reports whether the log was closed without a record. Then nothing was going on.

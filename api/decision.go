@@ -151,6 +151,10 @@ func denialOf(d *limiter.Decision, answer *wire.Decision, instance string) wire.
 		detail = fmt.Sprintf("limit %q: this id was denied before and stays denied", denied.Limit)
 	case d.RetryAfter > 0:
 		detail += fmt.Sprintf("; it will in %d s", wholeSeconds(d.RetryAfter))
+		if len(d.Limits) > 1 { // another one may lack units for longer
+			detail = fmt.Sprintf("limit %q does not have %v left; all limits will have in %d s",
+				denied.Limit, wanted, wholeSeconds(d.RetryAfter))
+		}
 	}
 	code, kind := wire.CodeQuotaExceeded, wire.TypeQuotaExceeded
 	if denied.Kind == limiter.Credits { // which do not come back: they have to be bought

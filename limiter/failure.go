@@ -118,8 +118,8 @@ func (l *Limiter) keep(attempt accounts.Attempt, now uint64) bool {
 	return err == nil
 }
 
-// afterwards calls f once the call that cause says was given up is over. It calls nothing if no call
-// was given up or too many are waited for.
+// afterwards calls f once the call that cause says was given up is over. It calls nothing if no
+// call was given up or too many are waited for.
 func (l *Limiter) afterwards(cause error, f func()) {
 	given, ok := errors.AsType[*ledgers.GivenUp](cause)
 	if !ok {

@@ -252,7 +252,7 @@ func (l *Limiter) move(ctx context.Context, m Movement,
 		return Moved{}, undecided(err, m.ID)
 	}
 	if result.Outcome != accounts.Accepted && result.Outcome != accounts.Replayed {
-		return Moved{}, failed(asset, result.Outcome)
+		return Moved{}, failed(asset, result.Outcome).again(result, m.ID)
 	}
 	funds, _, err := l.book.Funds(ctx, asset.book(), m.Subject)
 	if err != nil {

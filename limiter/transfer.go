@@ -118,6 +118,12 @@ func (l *Limiter) transferCharges(set *Limits, asset Asset, amount ledgers.Amoun
 		if err != nil {
 			return nil, err
 		}
+		if limit.Kind != TransferAmount { // slots would never come back
+			err = serves(limit, false)
+			if err != nil {
+				return nil, err
+			}
+		}
 		if m.Subject == "" {
 			m.Subject = t.From
 		}
@@ -187,8 +193,18 @@ func (l *Limiter) transfer(ctx context.Context, p transfer) (Decision, error) {
 	case accounts.Refused:
 		return l.overLimit(ctx, p, result)
 	default:
-		return Decision{}, p.failed(result.Outcome)
+		return Decision{}, p.failed(result.Outcome).again(result, p.id)
 	}
+}
+
+// again makes the error of an id that was refused before say so, and no more: what it lacked then
+// need not be what is lacking today.
+func (e *Error) again(result accounts.Result, id string) *Error {
+	if result.Burnt {
+		e.Detail = fmt.Sprintf("id %q was refused before and stays refused", id)
+		e.NewIDRequired = true
+	}
+	return e
 }
 
 // overLimit answers a transfer that the ledger refused at one of its limits. Whatever the reading

@@ -50,7 +50,7 @@ func newBank(t testing.TB) bank {
 		Limits: patient([]limiter.Limit{
 			money("daily", "USD", 1_000_00, day), money("monthly", "USD", 2_500_00, 30*day),
 			money("frozen", "USD", 0, day), money("small", "EUR", 10, day),
-			rate("calls", 5, time.Minute),
+			rate("calls", 5, time.Minute), {Name: "slots", Kind: limiter.Concurrency, Quota: 2},
 			hasty,
 		}),
 		Assets: []limiter.Asset{{Code: "USD", Scale: 2}, {Code: "EUR"}},
@@ -438,4 +438,29 @@ func TestTransferStorm(t *testing.T) {
 		left := 1_500_00 - paid[i].Load() + got[i].Load()
 		b.wantFunds(t, name(i), fmt.Sprintf("%d.%02d", left/100, left%100))
 	}
+}
+
+// A slot that a transfer took would never come back: nothing ends a transfer.
+func TestTransferTakesNoSlots(t *testing.T) {
+	b := newBank(t)
+	b.deposit(t, "alice", "100.00")
+	b.deposit(t, "bob", "1.00")
+	b.refuse(t, pay("p", "1.00", limiter.Member{Limit: "slots", Cost: limiter.DefaultCost}),
+		limiter.CodeBadRequest)
+	wantBalance(t, b.Limiter, "slots", "alice", 2, 0, 2)
+	b.wantFunds(t, "alice", "100.00")
+}
+
+// A refused id stays refused when the money is there, and what is said of it is true.
+func TestRefusedTransferSaysSo(t *testing.T) {
+	b := newBank(t)
+	b.deposit(t, "alice", "5.00")
+	b.deposit(t, "bob", "1.00")
+	b.refuse(t, pay("p", "10.00"), limiter.CodeInsufficientFunds)
+	b.deposit(t, "alice", "50.00")
+	e := b.refuse(t, pay("p", "10.00"), limiter.CodeInsufficientFunds)
+	if !e.NewIDRequired || e.Detail != `id "p" was refused before and stays refused` {
+		t.Errorf("got %+v, want that the id stays refused, and no word about today's funds", e)
+	}
+	b.wantFunds(t, "alice", "55.00")
 }

@@ -161,12 +161,12 @@ func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Driver.keepsAll {
-		return c, nil
-	}
 	c.Gates, err = parseGates(file["gates"], c.Limits)
 	if err != nil {
 		return nil, err
+	}
+	if c.Driver.keepsAll {
+		return c, nil
 	}
 	c.Retention, err = retentionFor(retention, s.given("retention"), c.Limits)
 	return c, err

@@ -178,6 +178,21 @@ func (s *standing) quota() (step, bool) {
 	return s.step, s.seen
 }
 
+// createAccounts makes accounts exist, those that did not before.
+func (b *Book) createAccounts(ctx context.Context, accounts []ledgers.Account,
+) ([]ledgers.AccountResult, error) {
+	results, err := b.driver.CreateAccounts(ctx, accounts)
+	if err != nil {
+		return nil, fmt.Errorf("create %d accounts: %w", len(accounts), err)
+	}
+	for i, r := range results {
+		if r.Status != ledgers.AccountCreated && r.Status != ledgers.AccountExists {
+			return nil, fmt.Errorf("%w: %s for account %s", ErrStatus, r.Status, accounts[i].ID)
+		}
+	}
+	return results, nil
+}
+
 // createTransfers sends one batch and notes the ledger's time. An `exists` carries the time of the
 // first attempt instead.
 func (b *Book) createTransfers(ctx context.Context, batch []ledgers.Transfer,

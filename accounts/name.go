@@ -80,14 +80,9 @@ func (b *Book) keepNames(ctx context.Context, charges []Charge) error {
 	if len(accounts) == 0 {
 		return nil
 	}
-	results, err := b.driver.CreateAccounts(ctx, accounts)
+	_, err := b.createAccounts(ctx, accounts)
 	if err != nil {
-		return fmt.Errorf("create %d accounts: %w", len(accounts), err)
-	}
-	for i, r := range results {
-		if r.Status != ledgers.AccountCreated && r.Status != ledgers.AccountExists {
-			return fmt.Errorf("%w: %s for account %s", ErrStatus, r.Status, accounts[i].ID)
-		}
+		return err
 	}
 	for _, c := range charges {
 		c.standing.setNamed()

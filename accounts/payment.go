@@ -188,16 +188,8 @@ func (b *Book) openMoney(ctx context.Context, asset Asset, deposit ledgers.Trans
 			Flags: ledgers.DebitsMustNotExceedCredits,
 		},
 	}
-	results, err := b.driver.CreateAccounts(ctx, batch)
-	if err != nil {
-		return fmt.Errorf("create accounts of asset %q: %w", asset.Code, err)
-	}
-	for i, r := range results {
-		if r.Status != ledgers.AccountCreated && r.Status != ledgers.AccountExists {
-			return fmt.Errorf("%w: %s for account %s", ErrStatus, r.Status, batch[i].ID)
-		}
-	}
-	return nil
+	_, err := b.createAccounts(ctx, batch)
+	return err
 }
 
 // move sends a deposit or a withdrawal.

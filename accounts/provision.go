@@ -78,14 +78,9 @@ func (b *Book) open(ctx context.Context, charges []Charge) ([]opening, error) {
 			Flags: ledgers.DebitsMustNotExceedCredits,
 		})
 	}
-	results, err := b.driver.CreateAccounts(ctx, accounts)
+	results, err := b.createAccounts(ctx, accounts)
 	if err != nil {
-		return nil, fmt.Errorf("create %d accounts: %w", len(accounts), err)
-	}
-	for i, r := range results {
-		if r.Status != ledgers.AccountCreated && r.Status != ledgers.AccountExists {
-			return nil, fmt.Errorf("%w: %s for account %s", ErrStatus, r.Status, accounts[i].ID)
-		}
+		return nil, err
 	}
 	for _, operator := range operators {
 		b.operators.Store(operator, true)

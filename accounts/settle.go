@@ -190,16 +190,8 @@ func (b *Book) openOverage(ctx context.Context, charges []Charge) error {
 	if len(accounts) == 0 {
 		return nil
 	}
-	results, err := b.driver.CreateAccounts(ctx, accounts)
-	if err != nil {
-		return fmt.Errorf("create %d accounts: %w", len(accounts), err)
-	}
-	for i, r := range results {
-		if r.Status != ledgers.AccountCreated && r.Status != ledgers.AccountExists {
-			return fmt.Errorf("%w: %s for account %s", ErrStatus, r.Status, accounts[i].ID)
-		}
-	}
-	return nil
+	_, err := b.createAccounts(ctx, accounts)
+	return err
 }
 
 // Resume returns the attempt that had this first transfer, this fingerprint and these charges, for

@@ -16,20 +16,11 @@ import (
 // track books what was used already. That the ledger is away is no error.
 func (s *Server) track(c echo.Context) error {
 	var body wire.TrackRequest
-	err := readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
+	err := readJSON(c, &body)
 	if err != nil {
 		return err
 	}
-	id, err := idOf(c, body.ID)
-	switch {
-	case err != nil:
-		return err
-	case body.Limit == "":
-		return badRequest("limit is missing")
-	case body.Amount == nil:
-		return badRequest("amount is missing")
-	}
-	units, err := s.unitsOf("amount", body.Limit, *body.Amount)
+	units, id, err := s.unitsAndID(c, body.Limit, body.Amount, body.ID)
 	if err != nil {
 		return err
 	}

@@ -20,20 +20,11 @@ func (s *Server) change(c echo.Context,
 	apply func(context.Context, limiter.Change) (limiter.Changed, error),
 ) error {
 	var body wire.ChangeRequest
-	err := readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
+	err := readJSON(c, &body)
 	if err != nil {
 		return err
 	}
-	id, err := idOf(c, body.ID)
-	switch {
-	case err != nil:
-		return err
-	case body.Limit == "":
-		return badRequest("limit is missing")
-	case body.Amount == nil:
-		return badRequest("amount is missing")
-	}
-	units, err := s.unitsOf("amount", body.Limit, *body.Amount)
+	units, id, err := s.unitsAndID(c, body.Limit, body.Amount, body.ID)
 	if err != nil {
 		return err
 	}
@@ -50,10 +41,26 @@ func (s *Server) change(c echo.Context,
 	})
 }
 
+// unitsAndID reads what a grant, a revocation and usage that is tracked name alike.
+func (s *Server) unitsAndID(c echo.Context, limit string, amount *wire.Amount, given string,
+) (units uint64, id string, err error) {
+	id, err = idOf(c, given)
+	switch {
+	case err != nil:
+		return 0, "", err
+	case limit == "":
+		return 0, "", badRequest("limit is missing")
+	case amount == nil:
+		return 0, "", badRequest("amount is missing")
+	}
+	units, err = s.unitsOf("amount", limit, *amount)
+	return units, id, err
+}
+
 // override gives one subject a quota of its own.
 func (s *Server) override(c echo.Context) error {
 	var body wire.QuotaRequest
-	err := readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
+	err := readJSON(c, &body)
 	switch {
 	case err != nil:
 		return err

@@ -13,7 +13,7 @@ import (
 // transfer moves money within a limit.
 func (s *Server) transfer(c echo.Context) error {
 	var body wire.TransferRequest
-	err := readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
+	err := readJSON(c, &body)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Server) move(c echo.Context,
 	apply func(context.Context, limiter.Movement) (limiter.Moved, error),
 ) error {
 	var body wire.MovementRequest
-	err := readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
+	err := readJSON(c, &body)
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,11 @@ func readBody(c echo.Context, limit int64, decode func(data []byte) error) error
 	return decode(b.Bytes())
 }
 
+// readJSON reads the body of a call that is not a batch.
+func readJSON(c echo.Context, body any) error {
+	return readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, body) })
+}
+
 // decodeCheck reads a check.
 func decodeCheck(data []byte, body *wire.CheckRequest) error {
 	if plainCheck(data, body) {

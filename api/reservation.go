@@ -14,7 +14,7 @@ import (
 // reserve decides one request and holds what it takes.
 func (s *Server) reserve(c echo.Context) error {
 	var body wire.ReservationRequest
-	err := readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
+	err := readJSON(c, &body)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (s *Server) settle(c echo.Context) error {
 		return err
 	}
 	var body wire.SettleRequest
-	err = readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
+	err = readJSON(c, &body)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Server) giveBack(c echo.Context) error {
 		return err
 	}
 	var body struct{}
-	err = readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
+	err = readJSON(c, &body)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *Server) renew(c echo.Context) error {
 		return err
 	}
 	var body wire.RenewRequest
-	err = readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, &body) })
+	err = readJSON(c, &body)
 	if err != nil {
 		return err
 	}

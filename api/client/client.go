@@ -5,16 +5,10 @@
 package client
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -23,10 +17,8 @@ import (
 )
 
 const (
-	// defaultTimeout bounds a call, from connecting to the end of the answer.
+	// defaultTimeout bounds one try of a call, from connecting to the end of the answer.
 	defaultTimeout = 10 * time.Second
-	// maxAnswer is how many bytes an answer may have; a full page of a journal has about 300 kB.
-	maxAnswer = 4 << 20
 	// idleConnections is how many connections are kept for the next calls.
 	idleConnections = 64
 )
@@ -37,14 +29,28 @@ type Options struct {
 	Token string
 	// AdminToken is what the server has as WEIR_ADMIN_TOKEN; each call that says so wants it.
 	AdminToken string
-	// HTTPClient makes the calls; nil means one that gives up after 10 s and follows no redirects.
+	// HTTPClient makes the calls; nil means one that follows no redirects.
 	HTTPClient *http.Client
+	// Timeout bounds one try of a call, from connecting to the end of the answer; 0 means 10 s. All
+	// tries and the pauses between them are bounded by the context of the call.
+	Timeout time.Duration
+	// Retries is how often a call that may be repeated is made again after a failure that passes; 0
+	// means 2, and what is below 0 none.
+	Retries int
+	// Backoff is the pause before the first retry; 0 means 100 ms. It doubles with each retry up to
+	// 30 s, and a random part of as much again comes on top. A longer Retry-After is obeyed.
+	Backoff time.Duration
 }
 
 // Client asks one weir server. It is safe for concurrent use.
 //
-// Calls are made once. To ask again after a failure, send the same id: the server charges it once
-// and says what became of it; see [Error.SameID].
+// A call to which there was no answer, or that weir or something in between could not serve just
+// now (502, 503 or 504), is made again where that is safe: where it reads, is about a receipt, or
+// has an id, by which the server charges it once and says what became of it. A Reserve or an
+// Authorize without one is given one. A Check without an id, and a batch with such a check, is made
+// again only where it was never sent, and gets no id of its own: an id has its denial kept in the
+// ledger, a price that the caller decides on. A denial is an answer, and is never asked for again
+// under the same id. After a retry, Replayed may say that it was the first try that counted.
 type Client struct {
 	base    string
 	options Options
@@ -64,6 +70,9 @@ func New(baseURL string, options *Options) (*Client, error) {
 	if options != nil {
 		c.options = *options
 	}
+	c.options.Timeout = orDefault(c.options.Timeout, defaultTimeout)
+	c.options.Backoff = orDefault(c.options.Backoff, defaultBackoff)
+	c.options.Retries = orDefault(c.options.Retries, defaultRetries)
 	if c.options.HTTPClient == nil {
 		transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
 		standard, ok := http.DefaultTransport.(*http.Transport)
@@ -72,43 +81,11 @@ func New(baseURL string, options *Options) (*Client, error) {
 		}
 		transport.MaxIdleConnsPerHost = idleConnections
 		c.options.HTTPClient = &http.Client{
-			Transport: transport, Timeout: defaultTimeout,
+			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
 	return c, nil
-}
-
-// Check asks whether a subject may do something, and charges it if so.
-func (c *Client) Check(ctx context.Context, check wire.CheckRequest) (wire.Decision, error) {
-	return c.decide(ctx, "/v1/check", check, textsOf(check))
-}
-
-// textsOf returns what a check has of the caller's own texts.
-func textsOf(check wire.CheckRequest) []string {
-	texts := []string{check.Subject, check.ID}
-	for _, m := range check.Limits {
-		texts = append(texts, m.Subject)
-	}
-	for _, value := range check.Fields {
-		texts = append(texts, value)
-	}
-	return texts
-}
-
-// decide asks for a decision. The texts are what the question has of the caller's own.
-func (c *Client) decide(ctx context.Context, path string, question any, texts []string,
-) (wire.Decision, error) {
-	err := sendable(texts...)
-	if err != nil {
-		return wire.Decision{}, err
-	}
-	var decision wire.Decision
-	err = c.call(ctx, http.MethodPost, path, c.options.Token, question, &decision)
-	if err != nil {
-		return asDecision(err)
-	}
-	return decision, nil
 }
 
 // Balance reads what a subject has on a limit. It charges and creates nothing.
@@ -177,107 +154,4 @@ func sendable(texts ...string) error {
 		}
 	}
 	return nil
-}
-
-// JournalQuery chooses a page of a journal.
-type JournalQuery struct {
-	Limit   string
-	Subject string
-	// Cursor is that of the page before; empty asks for the first page.
-	Cursor string
-	// Reversed asks for the newest entries first.
-	Reversed bool
-}
-
-// Journal reads a page of the entries of a subject on a limit. It wants the admin's token.
-func (c *Client) Journal(ctx context.Context, q JournalQuery) (wire.Journal, error) {
-	values := url.Values{"limit": {q.Limit}, "subject": {q.Subject}}
-	if q.Cursor != "" {
-		values.Set("cursor", q.Cursor)
-	}
-	if q.Reversed {
-		values.Set("reversed", strconv.FormatBool(true))
-	}
-	var journal wire.Journal
-	path := "/v1/admin/journal?" + values.Encode()
-	err := c.call(ctx, http.MethodGet, path, c.options.AdminToken, nil, &journal)
-	return journal, err
-}
-
-// call makes one call and reads its answer, or returns what the server said instead as an [*Error].
-func (c *Client) call(ctx context.Context, method, path, token string, question, answer any) error {
-	var body io.Reader
-	if question != nil {
-		data, err := json.Marshal(question)
-		if err != nil {
-			return fmt.Errorf("encode %s %s: %w", method, path, err)
-		}
-		body = bytes.NewReader(data)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
-	if err != nil {
-		return err
-	}
-	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := c.options.HTTPClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err != nil {
-		return fmt.Errorf("read answer to %s %s: %w", method, path, err)
-	}
-	if len(data) > maxAnswer {
-		return fmt.Errorf("answer to %s %s: %w", method, path, ErrAnswerTooLarge)
-	}
-	if response.StatusCode != http.StatusOK {
-		return problem(response, data)
-	}
-	err = json.Unmarshal(data, answer)
-	if err != nil {
-		return fmt.Errorf("decode answer to %s %s: %w", method, path, err)
-	}
-	return nil
-}
-
-// problem makes an error of an answer that is not a success. One that is not weir's, from something
-// in between, has no code.
-func problem(response *http.Response, data []byte) *Error {
-	e := &Error{Status: response.StatusCode, Detail: http.StatusText(response.StatusCode)}
-	seconds, err := strconv.ParseInt(response.Header.Get("Retry-After"), 10, 32)
-	if err == nil && seconds > 0 {
-		e.RetryAfter = time.Duration(seconds) * time.Second
-	}
-	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if media != wire.ProblemType {
-		return e
-	}
-	var p wire.Problem
-	err = json.Unmarshal(data, &p)
-	if err != nil {
-		return e
-	}
-	e.Code, e.Detail, e.Limit, e.NewIDRequired = p.Code, p.Detail, p.Limit, p.NewIDRequired
-	if p.Free != nil {
-		e.Free = *p.Free
-	}
-	e.denial = p.Decision
-	return e
-}
-
-// asDecision turns a denial into the decision it is, and leaves other errors.
-func asDecision(err error) (wire.Decision, error) {
-	var e *Error
-	if !errors.As(err, &e) || e.denial == nil ||
-		e.Code != wire.CodeQuotaExceeded && e.Code != wire.CodeCreditsExhausted {
-		return wire.Decision{}, err
-	}
-	e.denial.NewIDRequired = e.NewIDRequired
-	return *e.denial, nil
 }

@@ -16,8 +16,13 @@ var (
 	// ErrUnknownBalance is what a gate of [Client.NewGate] logs where the server does not know a
 	// balance either.
 	ErrUnknownBalance = errors.New("weir does not know the balance")
+	// ErrNoAnswer is returned where nobody answered, or not to the end. What became of the call is
+	// not known.
+	ErrNoAnswer = errors.New("no answer from weir")
 	// ErrAnswerTooLarge is returned where an answer has more bytes than any of weir's has.
 	ErrAnswerTooLarge = errors.New("the answer is too large")
+	// ErrResults is returned where a batch was not answered with one result for each check.
+	ErrResults = errors.New("want a result for each")
 )
 
 // Error is what a server said instead of an answer.

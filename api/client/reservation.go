@@ -9,9 +9,13 @@ import (
 )
 
 // Reserve asks whether a subject may do something, and holds what it takes if so. The decision's
-// Transfer is the receipt for Settle, Release and Renew, on any node.
+// Transfer is the receipt for Settle, Release and Renew, on any node. Without an ID it is given
+// one, so that it can be asked again: nobody would know the receipt of an answer that was lost.
 func (c *Client) Reserve(ctx context.Context, r wire.ReservationRequest) (wire.Decision, error) {
-	return c.decide(ctx, "/v1/reservations", r, textsOf(r.CheckRequest))
+	if r.ID == "" {
+		r.ID = newID()
+	}
+	return c.decide(ctx, isPassing, "/v1/reservations", r, textsOf(r.CheckRequest))
 }
 
 // Settle books what a reservation really took. Made again, it is answered the same.
@@ -40,7 +44,7 @@ func (c *Client) Release(ctx context.Context, receipt string) (wire.Settlement, 
 // ExpiresAt the new end.
 func (c *Client) Renew(ctx context.Context, receipt string, r wire.RenewRequest,
 ) (wire.Decision, error) {
-	return c.decide(ctx, onReceipt(receipt, "renew"), r, nil)
+	return c.decide(ctx, isPassing, onReceipt(receipt, "renew"), r, nil)
 }
 
 // onReceipt is the path of what is done with a reservation.

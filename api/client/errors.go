@@ -23,6 +23,9 @@ var (
 	ErrAnswerTooLarge = errors.New("the answer is too large")
 	// ErrResults is returned where a batch was not answered with one result for each check.
 	ErrResults = errors.New("want a result for each")
+
+	// errPanicked is why a call failed whose function did not return.
+	errPanicked = errors.New("the function did not return")
 )
 
 // Error is what a server said instead of an answer.

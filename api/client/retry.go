@@ -56,6 +56,9 @@ func pause(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
+// isGone reports whether nobody waits any more for what a context is for.
+func isGone(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+
 // repeat makes a call, and again as long as it fails in a way that passes.
 func (c *Client) repeat(ctx context.Context, passes func(error) bool, try func() error) error {
 	for n := 0; ; n++ {

@@ -30,10 +30,12 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return recorder.Result(), nil
 }
 
+func (p inProcess) client() *http.Client { return &http.Client{Transport: p} }
+
 // within returns a client of a handler in this process.
 func within(t testing.TB, handler http.Handler, options client.Options) *client.Client {
 	t.Helper()
-	options.HTTPClient = &http.Client{Transport: inProcess{handler}}
+	options.HTTPClient = inProcess{handler}.client()
 	return connectWith(t, options)
 }
 

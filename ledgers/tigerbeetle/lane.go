@@ -21,15 +21,17 @@ type lane[E, R any] struct {
 	// reads says that the calls write nothing.
 	reads bool
 	rules rules[E]
-	// request makes one request, and deal gives each of its parts its own answers.
+	// request makes one request, and deal gives each of its calls its own answers.
 	request func(c conn, parts [][]E) ([]R, error)
-	deal    func(parts [][]E, answers []R) ([][]R, error)
+	deal    func(calls []*call[E, R], answers []R) error
 	size    requestSize
 	seen    observer
 
 	mu      sync.Mutex
 	queue   []*call[E, R]
 	sending bool
+	// spare has calls whose callers have their answers.
+	spare sync.Pool
 }
 
 // call is a caller's events until they are answered.
@@ -37,7 +39,8 @@ type call[E, R any] struct {
 	events  []E
 	answers []R
 	err     error
-	done    chan struct{}
+	// done gets a token with the answer.
+	done chan struct{}
 	// gone is set when the caller gave up.
 	gone atomic.Bool
 }
@@ -48,7 +51,12 @@ func (n *lane[E, R]) do(ctx context.Context, events []E) ([]R, error) {
 	if err != nil || len(events) == 0 {
 		return nil, err
 	}
-	return n.push(events).wait(ctx, n.name)
+	c := n.push(events)
+	answers, err := c.wait(ctx, n.name)
+	if !c.gone.Load() {
+		n.reuse(c)
+	}
+	return answers, err
 }
 
 func (c *call[E, R]) wait(ctx context.Context, name string) ([]R, error) {
@@ -76,7 +84,11 @@ func (c *call[E, R]) answered(ctx context.Context) bool {
 
 // push puts events that are accepted into the queue.
 func (n *lane[E, R]) push(events []E) *call[E, R] {
-	c := &call[E, R]{events: events, done: make(chan struct{})}
+	c, ok := n.spare.Get().(*call[E, R])
+	if !ok {
+		c = &call[E, R]{done: make(chan struct{}, 1)}
+	}
+	c.events = events
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue = append(n.queue, c)
@@ -85,6 +97,12 @@ func (n *lane[E, R]) push(events []E) *call[E, R] {
 		go n.send()
 	}
 	return c
+}
+
+// reuse takes back a call that was answered and whose caller has read the answer.
+func (n *lane[E, R]) reuse(c *call[E, R]) {
+	c.events, c.answers, c.err = nil, nil, nil
+	n.spare.Put(c)
 }
 
 // send makes requests until no call waits.
@@ -160,26 +178,19 @@ func (n *lane[E, R]) sendGroup(c conn, calls []*call[E, R], limit int) error {
 	if err != nil {
 		return err
 	}
-	dealt, err := n.deal(parts, answers)
-	if err != nil {
-		return err
-	}
-	for i, call := range calls {
-		call.answers = dealt[i]
-	}
-	return nil
+	return n.deal(calls, answers)
 }
 
 // sendPieces makes the requests for a call that is too large for one. After the first is answered
 // there is no way back: an error is the call's.
-func (n *lane[E, R]) sendPieces(c conn, call *call[E, R], limit int) error {
-	pieces, err := cut(call.events, limit, n.rules.linked)
+func (n *lane[E, R]) sendPieces(c conn, whole *call[E, R], limit int) error {
+	pieces, err := cut(whole.events, limit, n.rules.linked)
 	if err != nil {
 		return err
 	}
 	var all []R
-	for i, piece := range pieces {
-		answers, err := n.observed(c, [][]E{piece})
+	for i, events := range pieces {
+		answers, err := n.observed(c, [][]E{events})
 		switch {
 		case err == nil:
 		case i == 0 || n.reads:
@@ -189,13 +200,14 @@ func (n *lane[E, R]) sendPieces(c conn, call *call[E, R], limit int) error {
 		default:
 			return fmt.Errorf("after %d of %d requests: %w", i, len(pieces), permanent(err))
 		}
-		dealt, err := n.deal([][]E{piece}, answers)
+		piece := &call[E, R]{events: events}
+		err = n.deal([]*call[E, R]{piece}, answers)
 		if err != nil {
 			return err
 		}
-		all = append(all, dealt[0]...)
+		all = append(all, piece.answers...)
 	}
-	call.answers = all
+	whole.answers = all
 	return nil
 }
 
@@ -221,14 +233,14 @@ func (n *lane[E, R]) observed(c conn, parts [][]E) ([]R, error) {
 	return answers, err
 }
 
-// answer ends calls, whose answers are set if err is nil.
+// answer ends calls, which have their answers if err is nil.
 func (n *lane[E, R]) answer(calls []*call[E, R], err error) {
 	n.ledger.release(len(calls), eventsOf(calls))
 	for _, call := range calls {
 		if err != nil {
-			call.err = fmt.Errorf("%s: %w", n.name, err)
+			call.answers, call.err = nil, fmt.Errorf("%s: %w", n.name, err)
 		}
-		close(call.done)
+		call.done <- struct{}{} // from here on the call is its caller's
 	}
 }
 

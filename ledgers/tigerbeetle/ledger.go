@@ -200,7 +200,9 @@ func (l *Ledger) CreateTransfers(
 	}
 	c := l.transfers.push(transfers)
 	if c.answered(ctx) {
-		return transferResults(c)
+		results, err := transferResults(c)
+		l.transfers.reuse(c)
+		return results, err
 	}
 	return nil, ledgers.GiveUp(ctx.Err(), func() ([]ledgers.TransferResult, bool) {
 		<-c.done

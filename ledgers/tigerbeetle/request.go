@@ -62,42 +62,40 @@ func cut[E any](events []E, limit int, linked func(*E) bool) ([][]E, error) {
 	return append(pieces, events), nil
 }
 
-// dealInOrder gives each part as many answers as it has events.
-func dealInOrder[E, R any](parts [][]E, answers []R) ([][]R, error) {
-	dealt := make([][]R, len(parts))
+// dealInOrder gives each call as many answers as it has events.
+func dealInOrder[E, R any](calls []*call[E, R], answers []R) error {
 	rest := answers
-	for i, part := range parts {
-		if len(rest) < len(part) {
-			return nil, fmt.Errorf("%w: %d results are too few", ErrReply, len(answers))
+	for _, call := range calls {
+		count := len(call.events)
+		if len(rest) < count {
+			return fmt.Errorf("%w: %d results are too few", ErrReply, len(answers))
 		}
-		dealt[i], rest = rest[:len(part):len(part)], rest[len(part):]
+		call.answers, rest = rest[:count:count], rest[count:]
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("%w: %d of %d results are too many",
-			ErrReply, len(rest), len(answers))
+		return fmt.Errorf("%w: %d of %d results are too many", ErrReply, len(rest), len(answers))
 	}
-	return dealt, nil
+	return nil
 }
 
-// dealByID gives each part what was found of its ids. What exists is answered in the order of the
+// dealByID gives each call what was found of its ids. What exists is answered in the order of the
 // ids, as often as it was asked for.
-func dealByID[R any](id func(*R) ledgers.ID) func([][]ledgers.ID, []R) ([][]R, error) {
-	return func(parts [][]ledgers.ID, answers []R) ([][]R, error) {
-		dealt := make([][]R, len(parts))
+func dealByID[R any](id func(*R) ledgers.ID) func([]*call[ledgers.ID, R], []R) error {
+	return func(calls []*call[ledgers.ID, R], answers []R) error {
 		rest := answers
-		for i, part := range parts {
+		for _, call := range calls {
 			found := 0
-			for _, asked := range part {
+			for _, asked := range call.events {
 				if found < len(rest) && id(&rest[found]) == asked {
 					found++
 				}
 			}
-			dealt[i], rest = rest[:found:found], rest[found:]
+			call.answers, rest = rest[:found:found], rest[found:]
 		}
 		if len(rest) > 0 {
-			return nil, fmt.Errorf("%w: %v was not asked for", ErrReply, id(&rest[0]))
+			return fmt.Errorf("%w: %v was not asked for", ErrReply, id(&rest[0]))
 		}
-		return dealt, nil
+		return nil
 	}
 }
 

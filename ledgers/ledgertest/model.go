@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -33,6 +34,9 @@ type Twin struct {
 	endedBy map[ledgers.ID]ledgers.ID
 	// burnt holds the ids that failed for a transient reason.
 	burnt map[ledgers.ID]bool
+	// released is the time up to which what has timed out was given back, 0 for all of it at once: a
+	// server gives it back a little later, and not while it works on a batch.
+	released uint64
 }
 
 var _ ledgers.Driver = (*Twin)(nil)
@@ -47,6 +51,17 @@ func NewTwin(now func() uint64) *Twin {
 		endedBy:    map[ledgers.ID]ledgers.ID{},
 		burnt:      map[ledgers.ID]bool{},
 	}
+}
+
+// clone returns a twin that goes its own way from here.
+func (w *Twin) clone() *Twin {
+	c := NewTwin(w.now)
+	c.last, c.accounts, c.transfers = w.last, slices.Clone(w.accounts), slices.Clone(w.transfers)
+	maps.Copy(c.accountAt, w.accountAt)
+	maps.Copy(c.transferAt, w.transferAt)
+	maps.Copy(c.endedBy, w.endedBy)
+	maps.Copy(c.burnt, w.burnt)
+	return c
 }
 
 // CreateAccounts implements [ledgers.Driver].
@@ -312,6 +327,9 @@ func (w *Twin) sum(a *ledgers.Account, t *ledgers.Transfer, at uint64) {
 // live reports whether a pending transfer still reserves its amount.
 func (w *Twin) live(t *ledgers.Transfer, at uint64) bool {
 	_, ended := w.endedBy[t.ID]
+	if w.released != 0 {
+		at = w.released
+	}
 	return !ended && !expired(t, at)
 }
 

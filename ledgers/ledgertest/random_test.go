@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/ledgers"
 	"weir/ledgers/ledgertest"
@@ -15,6 +16,40 @@ func TestTwinRandom(t *testing.T) {
 		t.Run(fmt.Sprintf("Seed%d", seed), func(t *testing.T) {
 			t.Parallel()
 			ledgertest.RunRandom(t, seed, 200, openTwin)
+		})
+	}
+}
+
+// sluggish is a ledger whose calls come late: its clock goes on before each of them.
+type sluggish struct {
+	ledgers.Driver
+	late func()
+}
+
+func (s sluggish) CreateTransfers(
+	ctx context.Context, transfers []ledgers.Transfer,
+) ([]ledgers.TransferResult, error) {
+	s.late()
+	return s.Driver.CreateTransfers(ctx, transfers)
+}
+
+func (s sluggish) LookupAccounts(
+	ctx context.Context, ids []ledgers.ID,
+) ([]ledgers.Account, error) {
+	s.late()
+	return s.Driver.LookupAccounts(ctx, ids)
+}
+
+// TestRandomLate has things time out between the time that was read before a call and the call.
+func TestRandomLate(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprintf("Seed%d", seed), func(t *testing.T) {
+			t.Parallel()
+			ledgertest.RunRandom(t, seed, 200, func(t testing.TB) ledgertest.Harness {
+				harness := openTwin(t)
+				harness.Driver = sluggish{harness.Driver, func() { harness.Advance(time.Second) }}
+				return harness
+			})
 		})
 	}
 }

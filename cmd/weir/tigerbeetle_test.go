@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -207,6 +209,93 @@ func TestServeTigerBeetleAway(t *testing.T) {
 			t.Errorf("the log does not say %q:\n%s", want, p.stderr)
 		}
 	}
+}
+
+// A weir that is told of a cluster that is not there, or of one with another id, lives all the time
+// and is never ready, and soon its log says which cluster it looks for, and where.
+func TestServeTigerBeetleErrCluster(t *testing.T) {
+	cluster := startCluster(t)
+	nowhere, err := tbtest.FreeAddresses(1)
+	must(t, err)
+	for name, test := range map[string]struct {
+		addresses []string
+		id        string
+	}{
+		"NoCluster": {nowhere, "0"},
+		"WrongID":   {cluster.Addresses(), "17"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("WEIR_LEDGER_CLUSTER", test.id)
+			dir := t.TempDir()
+			path := clusterConfig(t, dir, test.addresses, 1,
+				"{name: a, kind: request-rate, quota: 10, window: 300s, deadline: 250ms}")
+			listen, err := tbtest.FreeAddresses(1)
+			must(t, err)
+			watched := watchHealth(t, "http://"+listen[0])
+			start := time.Now()
+			p := startProcessOn(t, path, filepath.Join(dir, "data"), listen[0])
+			<-time.After(time.Duration(rounds(1, 15)) * time.Second)
+			polls := watched()
+			p.kill(t)
+			took := loggedAfter(t, p.stderr.String(), start, "serving without the ledger",
+				"tigerbeetle cluster "+test.id+" at "+test.addresses[0])
+			t.Logf("said so after %v; alive and not ready %d times", took, polls)
+			if took > 10*time.Second || polls < 10 {
+				t.Errorf("got it after %v and %d polls, want it within 10s, and many", took, polls)
+			}
+		})
+	}
+}
+
+// watchHealth looks again and again at a weir without its ledger, from the moment at which it
+// listens until the returned function is called, which says how often that was.
+func watchHealth(t testing.TB, url string) (stop func() int) {
+	t.Helper()
+	stopped, polls := make(chan struct{}), make(chan int, 1)
+	go func() {
+		n := 0
+		for {
+			live, _ := health(t, url+"/healthz")
+			ready, ledger := health(t, url+"/readyz")
+			notYet := n == 0 && (live == 0 || ready == 0) // nobody listens
+			if live == http.StatusOK && ready == http.StatusServiceUnavailable && ledger == "down" {
+				n++
+			} else if !notYet {
+				t.Errorf("poll %d: got /healthz %d, /readyz %d and ledger %q, want 200, 503, down",
+					n, live, ready, ledger)
+			}
+			select {
+			case <-stopped:
+				polls <- n
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	stop = sync.OnceValue(func() int {
+		close(stopped)
+		return <-polls
+	})
+	t.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+// loggedAfter returns how long after start a line with all these words was logged.
+func loggedAfter(t testing.TB, log string, start time.Time, words ...string) time.Duration {
+	t.Helper()
+	for line := range strings.Lines(log) {
+		lacks := func(word string) bool { return !strings.Contains(line, word) }
+		first, _, _ := strings.Cut(line, " ")
+		stamp, isOurs := strings.CutPrefix(first, "time=")
+		if !isOurs || slices.ContainsFunc(words, lacks) {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		must(t, err)
+		return at.Sub(start)
+	}
+	t.Fatalf("the log has no line with %q:\n%s", words, log)
+	return 0
 }
 
 func must(t testing.TB, err error) {

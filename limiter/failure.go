@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -90,7 +91,7 @@ func (l *Limiter) unanswered(id string, charges []charge, attempt *accounts.Atte
 	}
 	now := l.book.Now()
 	if attempt != nil {
-		l.keep(*attempt, now)
+		l.keep(id, *attempt, now)
 	}
 	d := Decision{Allowed: true, Degraded: true, Denied: -1, At: instant(now)}
 	for _, c := range charges {
@@ -99,10 +100,13 @@ func (l *Limiter) unanswered(id string, charges []charge, attempt *accounts.Atte
 	return d, nil
 }
 
-// keep spools an attempt that was let through, or counts it as dropped and reports false where that
-// cannot be.
-func (l *Limiter) keep(attempt accounts.Attempt, now uint64) bool {
-	err := l.options.Spool.add(newSpooled(attempt, now))
+// keep spools an attempt that was let through, under the caller's id if it has one, or counts it as
+// dropped and reports false where that cannot be.
+func (l *Limiter) keep(id string, attempt accounts.Attempt, now uint64) bool {
+	added, err := l.options.Spool.add(newSpooled(attempt, now), id != "")
+	if err == nil && !added { // it waits there already, and is counted
+		return true
+	}
 	result := "spooled"
 	if err != nil {
 		result = "dropped"
@@ -146,8 +150,12 @@ func (l *Limiter) afterwards(cause error, f func()) {
 func (l *Limiter) watch(attempt accounts.Attempt, undo bool, cause error) {
 	l.afterwards(cause, func() {
 		result, err := l.settle(attempt, undo)
-		if err != nil {
-			l.options.Logger.Error("what became of a late charge is not known; it expires by itself",
+		switch {
+		case errors.Is(err, ledgers.ErrClosed): // weir ends, and Close has said what is left
+			result = "unwatched"
+		case err != nil:
+			l.options.Logger.Warn("a late charge was not given back: if the ledger has taken it, it "+
+				"stands until its window is over; one of credits for good, unless it is granted back",
 				"transfer", attempt.First, "cause", err)
 		}
 		if result != "" {
@@ -224,7 +232,7 @@ func (l *Limiter) BookSpool(ctx context.Context) error {
 }
 
 // Close waits until the calls that were given up are over and what they took is given back where it
-// has to be, or the context ends. It does not close the spool.
+// has to be, or the context ends: the error then says how many are left. The spool stays open.
 func (l *Limiter) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -235,6 +243,6 @@ func (l *Limiter) Close(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("%d calls are not answered yet: %w", len(l.late), ctx.Err())
 	}
 }

@@ -1,9 +1,11 @@
 package limiter_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ type node struct {
 	*limiter.Limiter
 	spool    *limiter.Spool
 	registry *prometheus.Registry
+	log      bytes.Buffer // to be read once nothing is going on
 }
 
 // spooling returns a limiter with a spool in a directory.
@@ -46,7 +49,9 @@ func spooling(t testing.TB, driver ledgers.Driver, clock *testClock, dir string,
 		t.Fatal(err)
 	}
 	n := &node{spool: spool, registry: prometheus.NewRegistry()}
-	n.Limiter, err = limiter.New(book, set, &limiter.Options{Spool: spool, Registerer: n.registry})
+	n.Limiter, err = limiter.New(book, set, &limiter.Options{
+		Spool: spool, Registerer: n.registry, Logger: slog.New(slog.NewTextHandler(&n.log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

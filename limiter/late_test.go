@@ -173,6 +173,57 @@ func TestLateChargeGivenBackLater(t *testing.T) {
 	})
 }
 
+// Weir ends while the ledger is paused. How many calls are not answered is said once; there is
+// nothing to be said of each charge.
+func TestLateChargesAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, ledger, _ := pausing(t, limiter.Closed)
+		ledger.pause()
+		for range 3 {
+			wantCode(t, n.Limiter, one("api", "alice", 1), limiter.CodeLedgerUnavailable)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := n.Close(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "3 calls") {
+			t.Errorf("close: got %v, want that 3 calls are not answered", err)
+		}
+		closed := ledgertest.NewFaulty(ledger.Driver)
+		defer away(closed)()
+		ledger.Driver = closed
+		ledger.resume()
+		n.finished(t)
+		if got := n.count(t, "weir_late_charges_total", "unwatched"); got != 3 {
+			t.Errorf("unwatched: got %v, want 3", got)
+		}
+		if n.log.Len() > 0 {
+			t.Errorf("got log lines, want none:\n%s", n.log.String())
+		}
+	})
+}
+
+// A late charge that cannot be given back for a minute is named, so that it can be given back by
+// hand.
+func TestLateChargeNotGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, ledger, _ := pausing(t, limiter.Closed)
+		ledger.pause()
+		wantCode(t, n.Limiter, one("api", "alice", 1), limiter.CodeLedgerUnavailable)
+		faulty := ledgertest.NewFaulty(ledger.Driver)
+		faulty.Inject(ledgertest.Fault{
+			On: ledgertest.CallLookupTransfers, Times: ledgertest.Always, Before: errors.New("down"),
+		})
+		ledger.Driver = faulty
+		ledger.resume()
+		n.finished(t)
+		log := n.log.String()
+		if !strings.Contains(log, "level=WARN msg=\"a late charge was not given back") ||
+			!strings.Contains(log, "transfer=") {
+			t.Errorf("got log %q, want a warning with the transfer", log)
+		}
+	})
+}
+
 // A late charge on a prepaid balance, which would not come back by itself, is paid back.
 func TestLateChargeOfCredits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -43,13 +43,14 @@ func newMetrics(registerer prometheus.Registerer) (metrics, error) {
 		}),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_spooled_units_total",
-			Help: "Units let through while the ledger did not answer: spooled, and of those later " +
-				"booked, overage or dropped. What could not be spooled is dropped at once.",
+			Help: "Units let through while the ledger did not answer, those of an id once: spooled, " +
+				"and of those later booked, overage or dropped. What could not be spooled is dropped " +
+				"at once.",
 		}, []string{"limit", "result"}),
 		late: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_late_charges_total",
 			Help: "Charges that the ledger accepted after they were given up: voided or kept; " +
-				"and those not looked after, because too many are.",
+				"and those not looked after, because too many are or weir ends.",
 		}, []string{"result"}),
 		unread: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_balances_unread_total",

@@ -44,6 +44,9 @@ type Spool struct {
 	size     int64
 	unsynced bool // a sync is on its way
 	syncErr  error
+	// grown and turned are the ids that were added to the file that grows and to the one that is
+	// being booked, as far as callers chose them, and with what request. Each is added once.
+	grown, turned map[string]string
 
 	draining sync.Mutex // held by the one that books
 	booked   int64      // bytes of the booking file that are done
@@ -59,7 +62,7 @@ func OpenSpool(dir string) (*Spool, error) {
 	}
 	s := &Spool{
 		growing: filepath.Join(dir, "spool.jsonl"), booking: filepath.Join(dir, "booking.jsonl"),
-		aside: filepath.Join(dir, "aside.jsonl"),
+		aside: filepath.Join(dir, "aside.jsonl"), grown: map[string]string{},
 	}
 	s.lock = flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))
 	locked, err := s.lock.TryLock()
@@ -95,31 +98,39 @@ func (s *Spool) grow() error {
 	return nil
 }
 
-// add appends an entry. It fails with ErrSpoolFull past the bound.
-func (s *Spool) add(entry spooled) error {
+// add appends an entry, and reports whether it did: one whose id is a caller's may be there
+// already, because its caller sent it again. It fails with ErrSpoolFull past the bound.
+func (s *Spool) add(entry spooled, named bool) (added bool, err error) {
 	if s == nil {
-		return ErrSpoolFull
+		return false, ErrSpoolFull
 	}
 	line, err := json.Marshal(entry)
 	if err != nil {
-		return fmt.Errorf("spool: %w", err)
+		return false, fmt.Errorf("spool: %w", err)
 	}
 	line = append(line, '\n')
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if named && (s.grown[entry.First] == entry.Fingerprint ||
+		s.turned[entry.First] == entry.Fingerprint) {
+		return false, nil
+	}
 	if s.size+int64(len(line)) > maxSpool {
-		return ErrSpoolFull
+		return false, ErrSpoolFull
 	}
 	_, err = s.file.Write(line)
 	if err != nil { // a full disk may have taken half a line
-		return fmt.Errorf("spool: %w", errors.Join(err, s.file.Truncate(s.size)))
+		return false, fmt.Errorf("spool: %w", errors.Join(err, s.file.Truncate(s.size)))
 	}
 	s.size += int64(len(line))
+	if named {
+		s.grown[entry.First] = entry.Fingerprint
+	}
 	if !s.unsynced {
 		s.unsynced = true
 		time.AfterFunc(syncAfter, s.sync)
 	}
-	return nil
+	return true, nil
 }
 
 // sync forces what was added to the disk. Who adds meanwhile does not wait for it.
@@ -191,6 +202,9 @@ func (s *Spool) bookFile(book func(lines [][]byte) error) error {
 		return fmt.Errorf("spool: %w", err)
 	}
 	s.booked = 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turned = nil
 	return nil
 }
 
@@ -230,6 +244,7 @@ func (s *Spool) turn() (bool, error) {
 		s.file, s.size = old, size
 		return false, errors.Join(err, os.Rename(s.booking, s.growing))
 	}
+	s.turned, s.grown = s.grown, map[string]string{}
 	err = errors.Join(old.Sync(), old.Close())
 	if err != nil {
 		return true, fmt.Errorf("spool: %w", err)

@@ -157,9 +157,12 @@ func TestSpoolIDs(t *testing.T) {
 			t.Fatalf("%+v: got %+v, want degraded", request, d)
 		}
 	}
+	if got := l.count(t, "weir_spooled_units_total", "spooled"); got != 1+1+3 {
+		t.Errorf("units spooled: got %v, want 5, as an id is one request", got)
+	}
 	back()
 	l.book(t)
-	l.wantUnits(t, 3+3, 1+1, 0) // each answer was paid for by something
+	l.wantUnits(t, 3, 1+1, 0)
 	wantBalance(t, l.Limiter, "api", "two", 4, 3, 1)
 	b, err := l.Balance(context.Background(), "api", "s")
 	if err != nil || b.Used != 4 || b.Overage != 2 {

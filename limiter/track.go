@@ -66,7 +66,7 @@ func (l *Limiter) Track(ctx context.Context, u Usage) (Tracked, error) {
 	}
 	if err != nil {
 		tracked = Tracked{Transfer: attempt.First, At: instant(l.book.Now())}
-		tracked.Spooled = l.keep(attempt, l.book.Now())
+		tracked.Spooled = l.keep(u.ID, attempt, l.book.Now())
 		tracked.Dropped = !tracked.Spooled
 	}
 	return tracked, nil

@@ -252,7 +252,8 @@ func (s *service) close() error {
 	s.gates.close()
 	err := s.limiter.Close(ctx)
 	if err != nil {
-		s.log.Warn("charges that were given up may still be made; they expire by themselves",
+		s.log.Warn("the ledger may still take charges that were given up, and nobody gives them back: "+
+			"they stand until their window is over; those of credits for good",
 			"cause", err)
 	}
 	return errors.Join(s.spool.Close(), closeLedger(s.ledger, s.log))

@@ -23,7 +23,9 @@ type replica struct {
 	shell   *exec.Cmd
 }
 
-const holdScript = `"$@" 2>&1 & echo "pid $!"; read -r _; kill -KILL $!; wait`
+// holdScript says the id of the process before that says anything.
+const holdScript = `sh -c 'echo "pid $$"; exec "$@" 2>&1' sh "$@" &
+read -r _; kill -KILL $!; wait`
 
 // signal sends a signal to the process.
 func (r *replica) signal(s syscall.Signal) error {

@@ -1,6 +1,7 @@
 package scenarios_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,6 +114,7 @@ func (l *tally) wantKinds(t testing.TB, want map[string]int) {
 type hold struct {
 	from, to uint64
 	amount   uint64
+	voided   bool // given back by a transfer, and not by its time-out
 }
 
 // record is what the journal of one subject on a limit says.
@@ -164,7 +166,7 @@ func recordOf(t testing.TB, n *node, limit, subject string) record {
 		h := hold{from: e.Timestamp, to: e.ExpiresAt(), amount: e.Amount.Lo}
 		end, voided := ended[e.ID]
 		if voided {
-			h.to = end
+			h.to, h.voided = end, true
 		} else {
 			r.charged += e.Amount.Lo
 		}
@@ -197,6 +199,16 @@ func (r record) taken(at uint64) uint64 {
 // while the quota was taken. The nodes must have settled.
 func (l *tally) prove(t testing.TB, nodes ...*node) {
 	t.Helper()
+	for limit, records := range l.proveUnits(t, nodes...) {
+		l.proveQuota(t, limit, quotaOf(nodes[0], limit), records)
+	}
+}
+
+// proveUnits is what prove says of the units, for subjects whose quota changes as well. It returns
+// what the journal says of them, by limit and subject.
+func (l *tally) proveUnits(t testing.TB, nodes ...*node) map[string]map[string]record {
+	t.Helper()
+	all := map[string]map[string]record{}
 	allowed := map[string]map[string]uint64{} // by limit and subject
 	seen := map[string]bool{}
 	for _, a := range l.answers {
@@ -232,10 +244,10 @@ func (l *tally) prove(t testing.TB, nodes ...*node) {
 				limit, sum, dropped, granted)
 		}
 		t.Logf("proof, %s: %d allowed = %d booked + %d dropped", limit, granted, sum, dropped)
-		quota := quotaOf(nodes[0], limit)
-		l.proveQuota(t, limit, quota, records)
 		proveOperator(t, nodes[0], limit, sum)
+		all[limit] = records
 	}
+	return all
 }
 
 func quotaOf(n *node, limit string) uint64 {
@@ -261,32 +273,59 @@ func (l *tally) proveQuota(t testing.TB, limit string, quota uint64, records map
 			continue // an id that was denied before stays denied
 		}
 		r, at := records[a.subject], uint64(a.At.UnixNano())
-		ago := r.full(at, quota)
-		most = max(most, ago)
-		if ago > remembered+l.late {
-			t.Errorf("%s of %s: denied at %v with %d of %d taken, all were %v before",
-				limit, a.subject, a.At, r.taken(at), quota, ago)
+		late := r.full(at, quota)
+		most = max(most, late)
+		if late > 2*lag+l.late {
+			t.Errorf("%s of %s: denied at %v with %d of %d taken; units were given back %v late",
+				limit, a.subject, a.At, r.taken(at), quota, late)
 		}
 	}
-	t.Logf("proof, %s: denials came up to %v after all was taken", limit, most)
+	t.Logf("proof, %s: where a request was denied, units were given back up to %v late", limit, most)
 }
 
 // remembered is for how long an account may be denied after it was full: nodes remember a denial
-// for a second, while other nodes give units back, and the ledger takes its time to do so.
-const remembered = time.Second + 2*lag
+// for a second, while other nodes give units back.
+const remembered = time.Second + lag
 
-// full returns how long before a ledger time all of the quota was taken, 0 if it was then.
+// full returns how late the ledger gives units back, if it does so right, where a request of one
+// unit is denied at a ledger time: so late that all of the quota was taken then, or when the denial
+// may have been remembered from.
 func (r record) full(at, quota uint64) time.Duration {
-	if r.taken(at) >= quota {
+	late := r.lateness(at, quota)
+	if late == 0 {
 		return 0
 	}
-	ago := time.Duration(1<<63 - 1)
-	for _, h := range r.holds {
-		if h.to <= at && r.taken(h.to-1) >= quota {
-			ago = min(ago, time.Duration(at-h.to))
+	for _, h := range r.holds { // there is never more taken than right after something was
+		if h.from <= at && h.from+uint64(remembered) >= at {
+			late = min(late, r.lateness(h.from, quota))
 		}
 	}
-	return ago
+	return min(late, r.lateness(at-uint64(remembered), quota))
+}
+
+// lateness is how long before a ledger time the last of those units timed out without which not all
+// of the quota would have been taken then, 0 if no such unit is needed.
+func (r record) lateness(at, quota uint64) time.Duration {
+	taken := r.taken(at)
+	var ended []hold
+	for _, h := range r.holds {
+		if h.to <= at && !h.voided {
+			ended = append(ended, h)
+		}
+	}
+	slices.SortFunc(ended, func(a, b hold) int { return cmp.Compare(b.to, a.to) })
+	var late time.Duration
+	for _, h := range ended {
+		if taken >= quota {
+			return late
+		}
+		taken += h.amount
+		late = time.Duration(at - h.to)
+	}
+	if taken >= quota {
+		return late
+	}
+	return time.Duration(1<<63 - 1)
 }
 
 // proveOperator compares what users and overage accounts gave with what their operator got.

@@ -229,13 +229,14 @@ func testChangedQuota(t *testing.T, c *tbtest.Cluster) {
 		t.Errorf("got %d steps, want no more than it takes to lower a quota", steps)
 	}
 	for i := range 8 {
-		nodes[i%2].ask("api", "bob", "")
+		l.add(nodes[i%2].ask("api", "bob", ""))
 	}
 	nodes[1].SetLimits(newLimits(t, 3, unhurried("api", 20, time.Minute)))
 	b, err := nodes[1].Balance(t.Context(), "api", "carol")
 	if err != nil || b.Quota != 20 {
 		t.Errorf("raised, a new subject: got %+v and %v, want quota 20", b, err)
 	}
+	l.proveUnits(t, nodes...)
 }
 
 // wantWindows looks at the admissions after the quota was lowered to 5, once the old ones are back:
@@ -289,4 +290,5 @@ func testGrantElsewhere(t *testing.T, c *tbtest.Cluster) {
 	if got := l.kinds()["allowed"]; got != 15 {
 		t.Errorf("got %d allowed, want 10 and the 5 that were granted", got)
 	}
+	l.proveUnits(t, nodes...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"weir/ledgers"
 )
@@ -48,6 +49,45 @@ func (b *Book) Pay(ctx context.Context, id string, p Payment) (Result, error) {
 		return result, err
 	}
 	return Result{Outcome: outcome, Timestamp: b.Now()}, nil
+}
+
+// Untold as the amount of a payment's charge says that nobody can tell it any more; see [Book.Paid].
+const Untold = math.MaxUint64
+
+// Paid tells whether a payment was made under its id, without making it: Replayed, or Conflict where
+// the id named another, and false where it named none. It is for payments of which a limit is not
+// known any more: a charge may be [Untold], and is then what was taken of its account.
+func (b *Book) Paid(ctx context.Context, id string, p Payment) (Result, bool, error) {
+	first := b.namespace.MoneyTransfer(p.Asset.Code, p.From, id)
+	ids := []ledgers.ID{first}
+	for k := range p.Charges {
+		ids = append(ids, b.namespace.MemberTransfer(first, k+1))
+	}
+	found, err := b.lookup(ctx, ids)
+	if err != nil {
+		return Result{}, false, err
+	}
+	made, ok := found[first]
+	if !ok {
+		return Result{}, false, nil
+	}
+	taken := make(map[ledgers.ID]uint64, len(found))
+	for _, t := range found {
+		if t.Code == CodeCharge {
+			taken[t.DebitAccountID] = t.Amount.Lo
+		}
+	}
+	p.Charges = slices.Clone(p.Charges)
+	for i, c := range p.Charges {
+		if c.Amount == Untold { // what is put aside is in no chain, and is one call unless it is told
+			p.Charges[i].Amount = max(1, taken[c.account])
+		}
+	}
+	result := Result{Outcome: Replayed, Transfer: first, Timestamp: made.Timestamp}
+	if b.payment(id, p).fingerprint != made.UserData128 {
+		result.Outcome = Conflict
+	}
+	return result, true, nil
 }
 
 // payment is the attempt to make a payment.

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ type transfer struct {
 	accounts.Payment
 	asked
 	asset Asset
+	// gone is why the transfer cannot be made, only recalled: one of its further limits is not
+	// configured.
+	gone error
 }
 
 // Transfer moves money, and charges the limits for it, in one step: both or neither. The decision
@@ -46,6 +50,11 @@ type transfer struct {
 // asset (the id may be sent again), CodeInsufficientFunds where the payer has too little,
 // CodeCostExceedsQuota, CodeIDConflict where the id named another transfer, CodeQuotaTooLarge where
 // the one that is paid would hold more than accounts.MaxMoney.
+//
+// What was transferred is replayed for ever, also where further limits have left the config since;
+// the answer then leaves them out. Without the transfer-amount limit itself nobody knows of which
+// asset the transfer was: that is CodeUnknownLimit, as is a further limit that is not configured
+// where the id has named no transfer.
 //
 // Money fails closed, whatever the limits' policies are. CodeLedgerUnavailable says that the
 // outcome is unknown: the transfer may have been made or be made later, it is never taken back, and
@@ -58,7 +67,11 @@ func (l *Limiter) Transfer(ctx context.Context, t Transfer) (Decision, error) {
 	}
 	ctx, cancel := detached(ctx, deadline(p.asked))
 	defer cancel()
-	decision, err := l.transfer(ctx, p)
+	decide := l.transfer
+	if p.gone != nil {
+		decide = l.transferred
+	}
+	decision, err := decide(ctx, p)
 	if err != nil {
 		l.metrics.failed(err)
 		return Decision{}, err
@@ -96,58 +109,73 @@ func (l *Limiter) resolveTransfer(t Transfer) (transfer, error) {
 	if err != nil {
 		return transfer{}, err
 	}
-	charges, err := l.transferCharges(set, asset, amount, t)
+	charges, gone, err := l.transferCharges(set, asset, amount, t)
 	if err != nil {
 		return transfer{}, err
 	}
+	known := slices.DeleteFunc(slices.Clone(charges), func(c charge) bool { return c.limit == nil })
 	return transfer{
 		Payment: accounts.Payment{
 			Asset: asset.book(), From: t.From, To: t.To, Amount: amount, Charges: booked(charges),
 		},
-		asset: asset, asked: askedOf(t.ID, charges),
+		asset: asset, asked: askedOf(t.ID, known), gone: gone,
 	}, nil
 }
 
-// transferCharges returns what a transfer takes from limits, one charge for each account.
+// transferCharges returns what a transfer takes from limits, one charge for each account. Those of
+// further limits that are not configured have none, and the first of them is why it is gone.
 func (l *Limiter) transferCharges(set *Limits, asset Asset, amount ledgers.Amount, t Transfer,
-) ([]charge, error) {
+) (charges []charge, gone, err error) {
 	members := append([]Member{{Limit: t.Limit, Cost: DefaultCost}}, t.Members...)
-	var charges []charge
 	for _, m := range members {
-		limit, book, err := set.find(m.Limit)
-		if err != nil {
-			return nil, err
-		}
-		if limit.Kind != TransferAmount { // slots would never come back
-			err = serves(limit, false)
-			if err != nil {
-				return nil, err
-			}
-		}
 		if m.Subject == "" {
 			m.Subject = t.From
 		}
 		err = checkSubject(m.Subject)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		limit, book, missing := set.find(m.Limit)
+		if missing != nil {
+			gone = cmp.Or(gone, missing)
+			lost := accounts.Limit{Name: m.Limit}
+			charges = addGone(charges, l.book.NewCharge(lost, m.Subject, m.Cost))
+			continue
 		}
 		cost, err := transferCost(limit, asset, amount, m.Cost)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		charges, err = merge(charges, l.newCharge(limit, book, m.Subject, cost))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return charges, nil
+	return charges, gone, nil
+}
+
+// addGone adds a charge on a limit that is not configured. A cost that was not named is the amount
+// or one call: its DefaultCost is accounts.Untold.
+func addGone(charges []charge, c accounts.Charge) []charge {
+	for i := range charges {
+		if charges[i].Account() == c.Account() {
+			charges[i].Amount = accounts.Untold // the sum was taken
+			return charges
+		}
+	}
+	return append(charges, charge{Charge: c})
 }
 
 // transferCost returns what a transfer takes from one limit.
 func transferCost(limit *Limit, asset Asset, amount ledgers.Amount, cost uint64) (uint64, error) {
-	switch {
-	case limit.Kind != TransferAmount:
+	if limit.Kind != TransferAmount {
+		err := serves(limit, false) // slots would never come back
+		if err != nil {
+			return 0, err
+		}
 		return costOn(limit, cost)
+	}
+	switch {
 	case limit.Asset != asset.Code:
 		return 0, badRequest("limit %q is of asset %s: the transfer is of %s",
 			limit.Name, limit.Asset, asset.Code)
@@ -172,6 +200,21 @@ func checkParties(t Transfer) error {
 		}
 	}
 	return nil
+}
+
+// transferred answers a transfer that was made while all its limits were configured.
+func (l *Limiter) transferred(ctx context.Context, p transfer) (Decision, error) {
+	result, made, err := l.book.Paid(ctx, p.id, p.Payment)
+	switch {
+	case err != nil:
+		return Decision{}, undecided(err, p.id)
+	case !made:
+		return Decision{}, p.gone
+	case result.Outcome == accounts.Conflict:
+		return Decision{}, spent(result.Outcome, p.id)
+	default:
+		return l.allowed(ctx, p.charges, result), nil
+	}
 }
 
 // transfer makes a transfer. It bypasses the exhaustion memory: a denial from memory records no id,

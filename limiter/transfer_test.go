@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -437,6 +438,93 @@ func TestTransferStorm(t *testing.T) {
 		wantBalance(t, b.Limiter, "daily", name(i), quota, used, quota-used)
 		left := 1_500_00 - paid[i].Load() + got[i].Load()
 		b.wantFunds(t, name(i), fmt.Sprintf("%d.%02d", left/100, left%100))
+	}
+}
+
+// A transfer is replayed for ever, also when its further limits have left the config; another one
+// under its id is a conflict, and a new one cannot be made.
+func TestTransferOutlivesItsLimits(t *testing.T) {
+	b := newBank(t)
+	b.deposit(t, "alice", "1000.00")
+	b.deposit(t, "bob", "1.00")
+	calls := limiter.Member{Limit: "calls", Subject: "site", Cost: limiter.DefaultCost}
+	monthly := limiter.Member{Limit: "monthly", Cost: limiter.DefaultCost}
+	costly := limiter.Member{Limit: "calls", Subject: "site", Cost: 2}
+	first := b.transfer(t, pay("p", "10.00", calls, monthly))
+	priced := b.transfer(t, pay("priced", "10.00", costly))
+	twice := b.transfer(t, pay("twice", "10.00", calls, calls))
+	all := b.Limits()
+	set := func(without ...string) {
+		t.Helper()
+		rules := limiter.Rules{Assets: all.Assets()}
+		for _, l := range all.All() {
+			if !slices.Contains(without, l.Name) {
+				rules.Limits = append(rules.Limits, l)
+			}
+		}
+		set, err := limiter.NewRules(rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.SetLimits(set)
+	}
+	for left, gone := range map[int][]string{2: {"calls"}, 1: {"calls", "monthly"}} {
+		set(gone...)
+		d := b.transfer(t, pay("p", "10.00", calls, monthly))
+		if !d.Allowed || !d.Replayed || d.Transfer != first.Transfer || !d.At.Equal(first.At) ||
+			len(d.Limits) != left || d.Limits[0].Remaining != 970_00 {
+			t.Errorf("without %v: got %+v, want a replay that names %d limits", gone, d, left)
+		}
+		d = b.transfer(t, pay("priced", "10.00", costly))
+		if !d.Replayed || d.Transfer != priced.Transfer {
+			t.Errorf("without %v: got %+v, want a replay of %+v", gone, d, priced)
+		}
+		d = b.transfer(t, pay("twice", "10.00", calls, calls))
+		if !d.Replayed || d.Transfer != twice.Transfer {
+			t.Errorf("without %v: got %+v, want a replay of %+v", gone, d, twice)
+		}
+		b.refuse(t, pay("p", "10.01", calls, monthly), limiter.CodeIDConflict)
+		b.refuse(t, pay("p", "10.00", costly, monthly), limiter.CodeIDConflict)
+		b.refuse(t, pay("p", "10.00", monthly, calls, limiter.Member{Limit: "x", Cost: 1}),
+			limiter.CodeIDConflict)
+		b.refuse(t, pay("new", "10.00", calls), limiter.CodeUnknownLimit)
+	}
+	b.faulty.Inject(ledgertest.Fault{
+		On: ledgertest.CallLookupTransfers, Before: ledgers.ErrClosed,
+	})
+	e := b.refuse(t, pay("p", "10.00", calls, monthly), limiter.CodeLedgerUnavailable)
+	if !strings.Contains(e.Detail, untold) {
+		t.Errorf("got %+v, want the outcome unknown", e)
+	}
+	set("daily")
+	b.refuse(t, pay("p", "10.00", calls, monthly), limiter.CodeUnknownLimit)
+	set()
+	if d := b.transfer(t, pay("new", "10.00")); !d.Allowed || d.Replayed {
+		t.Errorf("the id that was refused as unknown: got %+v, want it made", d)
+	}
+	b.wantFunds(t, "alice", "960.00")
+}
+
+// A limit that is only tried out leaves nothing in the chain of a transfer, nor is it missed.
+func TestTransferOutlivesTriedLimits(t *testing.T) {
+	b := newBank(t)
+	b.deposit(t, "alice", "1000.00")
+	b.deposit(t, "bob", "1.00")
+	before, tried := b.Limits(), rate("tried", 5, day)
+	tried.Shadow = true
+	with, err := limiter.NewRules(limiter.Rules{
+		Assets: before.Assets(), Limits: append(before.All(), tried),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.SetLimits(with)
+	request := pay("p", "10.00", limiter.Member{Limit: "tried", Cost: limiter.DefaultCost})
+	first := b.transfer(t, request)
+	b.SetLimits(before)
+	again := b.transfer(t, request)
+	if !again.Replayed || again.Transfer != first.Transfer || len(again.Limits) != 1 {
+		t.Errorf("got %+v, want a replay of %+v", again, first)
 	}
 }
 

@@ -76,7 +76,14 @@ type Asset struct {
 	Code string
 	// Ledger is the number of the asset's ledger, not 0; see [AssetLedger].
 	Ledger uint32
+	// Scale is how many digits an amount has behind the point. It is written down with the asset's
+	// first money, for it says what all of it is; see [Book.CheckAssets].
+	Scale int
 }
+
+// scaleMark is how the scale is written down in the user data of the asset's treasury: not as 0,
+// which is what treasuries have that were opened before it was.
+func (a Asset) scaleMark() uint32 { return uint32(a.Scale) + 1 }
 
 // AssetLedger returns the ledger on which an asset of this code stands unless its config says
 // otherwise: that of a limit named "asset:" and the code.

@@ -11,6 +11,9 @@ var (
 	ErrContended = errors.New("the quota of the subject keeps changing")
 	// ErrLedgerNumber is returned by Chart for a ledger number that is zero or taken twice.
 	ErrLedgerNumber = errors.New("ledger number")
+	// ErrAsset is wrapped by the error for an asset whose money is on the ledger, and is something
+	// else there than the config says.
+	ErrAsset = errors.New("not the asset that there is money of")
 	// ErrCalendar is wrapped by the error of a calendar that cannot be.
 	ErrCalendar = errors.New("calendar refused")
 	// ErrUnknownLimit is returned for a receipt whose limit is not among those asked about.

@@ -51,12 +51,13 @@ func (b *Book) Pay(ctx context.Context, id string, p Payment) (Result, error) {
 	return Result{Outcome: outcome, Timestamp: b.Now()}, nil
 }
 
-// Untold as the amount of a payment's charge says that nobody can tell it any more; see [Book.Paid].
+// Untold as the amount of a payment's charge says that nobody can tell it any more; see
+// [Book.Paid].
 const Untold = math.MaxUint64
 
-// Paid tells whether a payment was made under its id, without making it: Replayed, or Conflict where
-// the id named another, and false where it named none. It is for payments of which a limit is not
-// known any more: a charge may be [Untold], and is then what was taken of its account.
+// Paid tells whether a payment was made under its id, without making it: Replayed, or Conflict
+// where the id named another, and false where it named none. It is for payments of which a limit is
+// not known any more: a charge may be [Untold], and is then what was taken of its account.
 func (b *Book) Paid(ctx context.Context, id string, p Payment) (Result, bool, error) {
 	first := b.namespace.MoneyTransfer(p.Asset.Code, p.From, id)
 	ids := []ledgers.ID{first}
@@ -219,16 +220,61 @@ func (b *Book) depositTransfer(code uint16, id string, asset Asset, subject stri
 	return t
 }
 
+// CheckAssets returns an [ErrAsset] where there is money of an asset on the ledger that is not on
+// the same number or has another scale: all amounts would mean something else. It is to be called
+// before assets are put in force. Treasuries that were opened before scales were written down have
+// any. Errors are the ledger's besides.
+func (b *Book) CheckAssets(ctx context.Context, assets []Asset) error {
+	if len(assets) == 0 {
+		return nil
+	}
+	_, err := b.treasuries(ctx, assets)
+	return err
+}
+
+// treasuries returns those treasuries of assets that exist, all of which are as they should be.
+func (b *Book) treasuries(ctx context.Context, assets []Asset) ([]ledgers.Account, error) {
+	ids := make([]ledgers.ID, len(assets))
+	byID := make(map[ledgers.ID]Asset, len(assets))
+	for i, a := range assets {
+		ids[i] = b.namespace.TreasuryAccount(a.Code)
+		byID[ids[i]] = a
+	}
+	found, err := b.driver.LookupAccounts(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("look up the treasuries of %d assets: %w", len(assets), err)
+	}
+	for _, treasury := range found {
+		a, mark := byID[treasury.ID], treasury.UserData32
+		switch {
+		case treasury.Ledger != a.Ledger:
+			return nil, fmt.Errorf("asset %q has ledger %d: %w, which is on ledger %d",
+				a.Code, a.Ledger, ErrAsset, treasury.Ledger)
+		case mark != 0 && mark != a.scaleMark():
+			return nil, fmt.Errorf("asset %q has scale %d: %w, whose amounts have scale %d",
+				a.Code, a.Scale, ErrAsset, mark-1)
+		}
+	}
+	return found, nil
+}
+
 // openMoney creates the accounts of a deposit.
 func (b *Book) openMoney(ctx context.Context, asset Asset, deposit ledgers.Transfer) error {
-	batch := []ledgers.Account{
-		{ID: deposit.DebitAccountID, Ledger: asset.Ledger, Code: AccountTreasury},
-		{
-			ID: deposit.CreditAccountID, Ledger: asset.Ledger, Code: AccountMoney,
-			Flags: ledgers.DebitsMustNotExceedCredits,
-		},
+	batch := []ledgers.Account{{
+		ID: deposit.CreditAccountID, Ledger: asset.Ledger, Code: AccountMoney,
+		Flags: ledgers.DebitsMustNotExceedCredits,
+	}}
+	treasuries, err := b.treasuries(ctx, []Asset{asset})
+	if err != nil {
+		return err
 	}
-	_, err := b.createAccounts(ctx, batch)
+	if len(treasuries) == 0 {
+		batch = append(batch, ledgers.Account{
+			ID: deposit.DebitAccountID, Ledger: asset.Ledger, Code: AccountTreasury,
+			UserData32: asset.scaleMark(),
+		})
+	}
+	_, err = b.createAccounts(ctx, batch)
 	return err
 }
 

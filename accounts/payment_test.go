@@ -43,6 +43,8 @@ var paymentTests = []struct {
 	{"BehindALowering", testPaymentBehindALowering},
 	{"Deposits", testDepositOutcomes},
 	{"Bound", testMoneyBound},
+	{"Marks", testMoneyMarks},
+	{"Unmarked", testMoneyUnmarked},
 	{"Storm", testPaymentStorm},
 }
 
@@ -576,5 +578,59 @@ func testPaymentStorm(t *testing.T, b bank) {
 			t.Errorf("%s paid %d within a window, its limit is %d", name(i), used, quota)
 		}
 		wantBalance(t, b.book, b.book.NewCharge(daily, name(i), 0), quota, used, quota-used)
+	}
+}
+
+// What an asset's amounts mean is written down with its first money: an asset that is something
+// else is told from it, and given no money. One that there is no money of may be anything.
+func testMoneyMarks(t *testing.T, b bank) {
+	ctx := context.Background()
+	other, elsewhere := usd, usd
+	other.Scale++
+	elsewhere.Ledger++
+	for _, a := range []accounts.Asset{usd, other, elsewhere} {
+		err := b.book.CheckAssets(ctx, []accounts.Asset{a})
+		if err != nil {
+			t.Errorf("%+v without money: got %v, want it good", a, err)
+		}
+	}
+	b.deposit(t, "d", "alice", 5)
+	eur := accounts.Asset{Code: "EUR", Ledger: accounts.AssetLedger("EUR"), Scale: 2}
+	err := b.book.CheckAssets(ctx, []accounts.Asset{eur, usd})
+	if err != nil {
+		t.Errorf("as it was: got %v, want it good", err)
+	}
+	for _, a := range []accounts.Asset{other, elsewhere} {
+		wantError(t, b.book.CheckAssets(ctx, []accounts.Asset{eur, a}), accounts.ErrAsset)
+		_, err = b.book.Deposit(ctx, "d", a, "bob", units(7))
+		wantError(t, err, accounts.ErrAsset)
+	}
+	_, known, err := b.book.Funds(ctx, usd, "bob")
+	if err != nil || known {
+		t.Errorf("bob: got known %t, %v, want nobody", known, err)
+	}
+	b.deposit(t, "d", "bob", 7)
+}
+
+// A treasury that was opened before scales were written down has any.
+func testMoneyUnmarked(t *testing.T, b bank) {
+	_, err := b.driver.CreateAccounts(t.Context(), []ledgers.Account{{
+		ID: b.namespace.TreasuryAccount(usd.Code), Ledger: usd.Ledger,
+		Code: accounts.AccountTreasury,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scale := range []int{0, 2} {
+		a := usd
+		a.Scale = scale
+		err = b.book.CheckAssets(t.Context(), []accounts.Asset{a})
+		if err != nil {
+			t.Errorf("scale %d: got %v, want it good", scale, err)
+		}
+		_, err = b.book.Deposit(t.Context(), "d", a, fmt.Sprint("subject ", scale), units(1))
+		if err != nil {
+			t.Errorf("scale %d: got %v, want a deposit", scale, err)
+		}
 	}
 }

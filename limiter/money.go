@@ -29,7 +29,7 @@ type Asset struct {
 	// Code identifies the asset: 1 to 64 of A-Z a-z 0-9 . _ : -
 	Code string
 	// Scale is how many digits an amount may have behind the point, 0 to [MaxScale]: with 2, the
-	// unit is a hundredth. It never changes once there is money.
+	// unit is a hundredth. It never changes once there is money; see [Limiter.CheckAssets].
 	Scale int
 	// Ledger is the number of the asset's ledger; 0 derives it from the code.
 	Ledger uint32
@@ -90,7 +90,16 @@ func (s *Limits) AssetOf(limit string) (*Asset, bool) {
 func (s *Limits) Assets() []Asset { return append([]Asset(nil), s.money...) }
 
 // book returns what the books know of an asset.
-func (a Asset) book() accounts.Asset { return accounts.Asset{Code: a.Code, Ledger: a.Ledger} }
+func (a Asset) book() accounts.Asset {
+	return accounts.Asset{Code: a.Code, Ledger: a.Ledger, Scale: a.Scale}
+}
+
+// CheckAssets returns an accounts.ErrAsset where the ledger has money of one of the limits' assets,
+// and with another scale or on another ledger; or the ledger's error. It is to be called before the
+// limits are put in force.
+func (l *Limiter) CheckAssets(ctx context.Context, limits *Limits) error {
+	return l.book.CheckAssets(ctx, limits.moneyBooks())
+}
 
 // Parse reads an amount of the asset, such as "999.99", in its smallest units. It is exact: digits,
 // and where the asset has any, a point and at most as many digits as its scale. No sign, exponent,

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -110,8 +111,10 @@ type service struct {
 	listener net.Listener
 	// registry has all metrics, spooled only those of the limiter, which are quicker to read alone.
 	registry, spooled *prometheus.Registry
-	// assets are all that were ever in force, by code.
-	assets map[string]limiter.Asset
+	// assets are all that were ever in force, by code, and assetsChecked whether the ledger has said
+	// that the money which it has is theirs.
+	assets        map[string]limiter.Asset
+	assetsChecked atomic.Bool
 	// load reads the config anew.
 	load         func() (*config, error)
 	reloadFailed prometheus.Gauge
@@ -182,6 +185,10 @@ func (s *service) build(ctx context.Context, token, adminToken string) error {
 		Lag: s.config.Driver.lag, Shared: shared, Spool: s.spool, Logger: s.log,
 		Registerer: s.spooled,
 	})
+	if err != nil {
+		return err
+	}
+	err = s.checkFirstAssets(ctx)
 	if err != nil {
 		return err
 	}
@@ -320,6 +327,10 @@ func (s *service) checkReload(next *config) error {
 			return fmt.Errorf("asset %q: its scale and its ledger never change: they say what the money "+
 				"is that there is", a.Code)
 		}
+	}
+	err := s.checkAssets(context.Background(), next.Limits) // the guard bounds it
+	if err != nil {
+		return err
 	}
 	if deadline := longestDeadline(next.Limits); deadline > s.deadline {
 		return fmt.Errorf("a limit's deadline, %v, is longer than the ledger is waited for, %v: "+

@@ -18,11 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"weir/accounts"
 	"weir/api/client"
 	"weir/api/wire"
 	"weir/ledgers"
 	"weir/ledgers/embedded"
 	"weir/ledgers/ledgertest"
+	"weir/limiter"
 )
 
 var shipped = filepath.Join("..", "..", "weir.yaml")
@@ -381,6 +383,52 @@ limits:
 			t.Errorf("after %s: got quota %d, want %d", step.text, got, step.quota)
 		}
 	}
+}
+
+// What an asset is does not change with a restart either, once there is money of it.
+func TestServeAssetsStay(t *testing.T) {
+	c := testConfig(t, "{name: a, kind: request-rate, quota: 10, window: 300s}")
+	with := func(scale, ledger int) *config {
+		text := fmt.Sprintf("assets: [{code: USD, scale: %d, ledger: %d}]\n"+
+			"limits: [{name: a, kind: request-rate, quota: 10, window: 300s, deadline: 30s}]\n",
+			scale, ledger)
+		err := os.WriteFile(c.Path, []byte(text), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := mustLoad(t, c.Path, nil)
+		next.Listen, next.Data, next.Drain = c.Listen, c.Data, 0
+		return next
+	}
+	t.Run("no money yet", func(t *testing.T) {
+		startService(t, with(3, 8))
+	})
+	t.Run("the first money", func(t *testing.T) {
+		s, _ := startService(t, with(2, 7))
+		_, err := s.limiter.Deposit(t.Context(), limiter.Movement{
+			Asset: "USD", Subject: "alice", Amount: "10.00", ID: "d",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, changed := range []*config{with(3, 7), with(2, 8)} {
+		_, err := newService(t.Context(), changed, slog.New(slog.DiscardHandler), "", "")
+		if !errors.Is(err, accounts.ErrAsset) || !strings.Contains(err.Error(), `"USD"`) {
+			t.Errorf("got %v, want the asset refused", err)
+		}
+	}
+	t.Run("left out and put in by a reload", func(t *testing.T) {
+		s, _ := startService(t, c) // without assets
+		for _, step := range []struct{ scale, assets int }{{3, 0}, {2, 1}} {
+			with(step.scale, 7)
+			s.load = func() (*config, error) { return loadConfig(c.Path, nil) }
+			s.reload()
+			if got := len(s.limiter.Limits().Assets()); got != step.assets {
+				t.Errorf("scale %d: got %d assets in force, want %d", step.scale, got, step.assets)
+			}
+		}
+	})
 }
 
 // SIGTERM under load: whoever is answered with yes has paid, and nobody else has.

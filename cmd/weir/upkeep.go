@@ -13,6 +13,7 @@ import (
 	"weir/accounts"
 	"weir/ledgers"
 	"weir/ledgers/tigerbeetle"
+	"weir/limiter"
 )
 
 const (
@@ -55,7 +56,9 @@ func (s *service) reachLedger(ctx context.Context) {
 
 // watchLedger returns the ledger's error once it has stopped for good, as after a failure of the
 // disk: to go on, it has to be opened anew. It asks the driver itself, as a guard would not: that
-// stops asking a ledger that fails. It returns nil when the context ends.
+// stops asking a ledger that fails. Nor can weir go on with a ledger that has other money than the
+// config says, which one that was away at the start says only now. It returns nil when the context
+// ends.
 func (s *service) watchLedger(ctx context.Context) error {
 	ticker := time.NewTicker(upkeepEvery)
 	defer ticker.Stop()
@@ -69,7 +72,36 @@ func (s *service) watchLedger(ctx context.Context) error {
 		if err != nil && s.config.Driver.gone(err) {
 			return err
 		}
+		if s.assetsChecked.Load() {
+			continue
+		}
+		err = s.checkAssets(ctx, s.limiter.Limits())
+		if err != nil {
+			return err
+		}
 	}
+}
+
+// checkFirstAssets is checkAssets for the start, when nobody has asked the ledger yet. One that
+// does not answer at once does not hold it up.
+func (s *service) checkFirstAssets(ctx context.Context) error {
+	if len(s.config.Limits.Assets()) > 0 {
+		probing, cancel := context.WithTimeout(ctx, s.deadline)
+		_ = s.ledger.Probe(probing) // checkAssets finds out
+		cancel()
+	}
+	return s.checkAssets(ctx, s.config.Limits)
+}
+
+// checkAssets refuses limits whose assets are not those that the ledger has money of. Where it does
+// not answer it cannot tell; watchLedger asks again.
+func (s *service) checkAssets(ctx context.Context, limits *limiter.Limits) error {
+	err := s.limiter.CheckAssets(ctx, limits)
+	if errors.Is(err, accounts.ErrAsset) {
+		return fmt.Errorf("assets: %w: the config has to say the same, or name another asset", err)
+	}
+	s.assetsChecked.Store(err == nil)
+	return nil
 }
 
 // upkeep does what has to be done again and again while the ledger is up, until the context ends.

@@ -108,9 +108,8 @@ func (c *Client) decide(ctx context.Context, passes func(error) bool, path strin
 
 // asDecision turns a denial into the decision it is, and leaves other errors.
 func asDecision(err error) (wire.Decision, error) {
-	var e *Error
-	if !errors.As(err, &e) || e.denial == nil ||
-		e.Code != wire.CodeQuotaExceeded && e.Code != wire.CodeCreditsExhausted {
+	e, answered := errors.AsType[*Error](err)
+	if !answered || !e.isDenial() {
 		return wire.Decision{}, err
 	}
 	e.denial.NewIDRequired = e.NewIDRequired

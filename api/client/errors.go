@@ -21,6 +21,8 @@ var (
 	ErrNoAnswer = errors.New("no answer from weir")
 	// ErrAnswerTooLarge is returned where an answer has more bytes than any of weir's has.
 	ErrAnswerTooLarge = errors.New("the answer is too large")
+	// ErrNoDecision is what a middleware is told of where a success has no admission in it.
+	ErrNoDecision = errors.New("the answer is no decision")
 	// ErrResults is returned where a batch was not answered with one result for each check.
 	ErrResults = errors.New("want a result for each")
 
@@ -64,4 +66,10 @@ func (e *Error) SameID() bool {
 	}
 	meaning, known := wire.MeaningOf(e.Code)
 	return !known || meaning.SameID
+}
+
+// isDenial reports whether the server decided, and said no.
+func (e *Error) isDenial() bool {
+	return e.denial != nil &&
+		(e.Code == wire.CodeQuotaExceeded || e.Code == wire.CodeCreditsExhausted)
 }

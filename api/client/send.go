@@ -46,11 +46,17 @@ func (c *Client) callWhere(ctx context.Context, passes func(error) bool,
 
 // try makes a call once.
 func (c *Client) try(ctx context.Context, r request, answer any) error {
+	_, err := c.tryHeader(ctx, r, answer)
+	return err
+}
+
+// tryHeader makes a call once, and returns the headers of its answer beside it.
+func (c *Client) tryHeader(ctx context.Context, r request, answer any) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	question, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, bytes.NewReader(r.body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if r.body != nil {
 		question.Header.Set("Content-Type", "application/json")
@@ -60,24 +66,24 @@ func (c *Client) try(ctx context.Context, r request, answer any) error {
 	}
 	response, err := c.options.HTTPClient.Do(question)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoAnswer, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
 	}
 	defer response.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return fmt.Errorf("%w: read that to %s %s: %w", ErrNoAnswer, r.method, r.path, err)
+		return nil, fmt.Errorf("%w: read that to %s %s: %w", ErrNoAnswer, r.method, r.path, err)
 	}
 	if len(data) > maxAnswer {
-		return fmt.Errorf("answer to %s %s: %w", r.method, r.path, ErrAnswerTooLarge)
+		return nil, fmt.Errorf("answer to %s %s: %w", r.method, r.path, ErrAnswerTooLarge)
 	}
 	if response.StatusCode != http.StatusOK {
-		return problem(response, data)
+		return response.Header, problem(response, data)
 	}
 	err = json.Unmarshal(data, answer)
 	if err != nil {
-		return fmt.Errorf("decode answer to %s %s: %w", r.method, r.path, err)
+		return nil, fmt.Errorf("decode answer to %s %s: %w", r.method, r.path, err)
 	}
-	return nil
+	return response.Header, nil
 }
 
 // problem makes an error of an answer that is not a success. One that is not weir's, from something

@@ -38,8 +38,8 @@ var homes = []struct {
 		"sizes as people write them end where the config is read"},
 	{"github.com/gofrs/flock", []string{"limiter"},
 		"a spool is one process's, on every system"},
-	{"github.com/google/uuid", []string{"accounts/id.go", "api/client"},
-		"ids are made in one place of the server, and where a client needs one of its own"},
+	{"github.com/google/uuid", []string{"accounts/id.go"},
+		"ids are made in one place of the server"},
 	{"github.com/hashicorp/golang-lru/v2", []string{"accounts", "ledgers/embedded", "limiter"},
 		"bounded caches: of accounts seen, of balances, of denials"},
 	{"github.com/labstack/echo/v4", []string{"api"},
@@ -122,11 +122,11 @@ var importRules = []importRule{
 			return s.dir() != "api/wire" || isStandard(imported) ||
 				s.isTest() && ours && own == "api/wire"
 		}},
-	{"client", "a program that calls weir does not link the server; the credit gate it may run " +
-		"itself brings nothing else of ours along",
+	{"client", "a program that calls weir links neither the server nor what that is made of; the " +
+		"credit gate it may run itself brings nothing else of ours along",
 		func(s *source, imported string) bool {
-			own, ours := ourPackage(imported)
-			return !isBelow(s.dir(), "api/client") || s.isTest() || !ours ||
+			own, _ := ourPackage(imported)
+			return !isBelow(s.dir(), "api/client") || s.isTest() || isStandard(imported) ||
 				own == "api/wire" || own == "limiter/credit" || isBelow(own, "api/client")
 		}},
 	{"credit", "the gate that fails open must not fail with anything of ours; its sources are " +
@@ -381,6 +381,8 @@ func TestImportRulesBite(t *testing.T) {
 
 		{"client", "api/client/a.go", "weir/api", false},
 		{"client", "api/client/a.go", "weir/limiter", false},
+		{"client", "api/client/a.go", "github.com/labstack/echo/v4", false},
+		{"client", "api/client/a_test.go", "github.com/labstack/echo/v4", true},
 		{"client", "api/client/a.go", "weir/limiter/credit", true},
 		{"client", "api/client/a.go", "weir/limiter/credit/httpsource", false},
 		{"client", "api/client/a.go", "weir/api/wire", true},

@@ -13,7 +13,7 @@ const modulePath = "weir"
 
 // layers are the directories of the module, lowest first: a package may import what stands before
 // its own layer, and within it. The first layer is for leaves that anything may use.
-var layers = []string{"internal", "ledgers", "accounts", "limiter", "api", "cmd"}
+var layers = []string{"internal", "ledgers", "accounts", "limiter", "api", "cmd", "examples"}
 
 // drivers are the packages that implement ledgers.Driver.
 var drivers = []string{"ledgers/embedded", "ledgers/tigerbeetle", "ledgers/guard"}
@@ -128,6 +128,12 @@ var importRules = []importRule{
 			own, _ := ourPackage(imported)
 			return !isBelow(s.dir(), "api/client") || s.isTest() || isStandard(imported) ||
 				own == "api/wire" || own == "limiter/credit" || isBelow(own, "api/client")
+		}},
+	{"examples", "an example is somebody else's program: it has of ours what they would have",
+		func(s *source, imported string) bool {
+			own, _ := ourPackage(imported)
+			return !isBelow(s.dir(), "examples") || s.isTest() || isStandard(imported) ||
+				own == "api/wire" || own == "api/client"
 		}},
 	{"credit", "the gate that fails open must not fail with anything of ours; its sources are " +
 		"packages of their own",
@@ -387,6 +393,11 @@ func TestImportRulesBite(t *testing.T) {
 		{"client", "api/client/a.go", "weir/limiter/credit/httpsource", false},
 		{"client", "api/client/a.go", "weir/api/wire", true},
 		{"client", "api/client/a_test.go", "weir/api", true},
+
+		{"examples", "examples/a/main.go", "weir/limiter", false},
+		{"examples", "examples/a/main.go", "github.com/spf13/cobra", false},
+		{"examples", "examples/a/main.go", "weir/api/client", true},
+		{"examples", "examples/a/main_test.go", "weir/api", true},
 
 		{"credit", "limiter/credit/a.go", "weir/limiter", false},
 		{"credit", "limiter/credit/a.go", "weir/internal/backoff", false},

@@ -376,7 +376,7 @@ func TestCalendarSettlements(t *testing.T) {
 			if err != nil || !found {
 				t.Fatal(found, err)
 			}
-			s, err := d.book.Settle(context.Background(), h, []uint64{20})
+			s, err := d.book.Settle(context.Background(), h, []uint64{20}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -61,9 +61,10 @@ const (
 	FromUnknown
 	// ToUnknown: the account that is paid was never given money. The id may be sent again.
 	ToUnknown
-	// Moved: what a receipt stood for was renewed after its [Hold] was read. Nothing was changed;
-	// the hold has to be read anew.
+	// Moved: the receipt was renewed after its [Hold] was read, which has to be read anew.
 	Moved
+	// Unsettled: the receipt's reservation was not settled, or without notes. Nothing was changed.
+	Unsettled
 
 	// again is never returned: another node's quota step got in between.
 	again
@@ -97,6 +98,7 @@ type Attempt struct {
 	fingerprint ledgers.Amount
 	hold        uint32 // seconds for which a reservation holds; 0 for a check
 	keyed       bool   // a caller named it, and may send it again
+	notes       []Note // kept on the account of the first charge
 	// money is what a payment moves besides, last in the chain; it is then the first transfer.
 	money *ledgers.Transfer
 }
@@ -315,6 +317,9 @@ func (b *Book) link(a Attempt, openings []opening, now uint64) chain {
 			})
 			k++
 		}
+	}
+	for _, note := range a.noted(b.namespace) {
+		c.add(0, note)
 	}
 	if a.money != nil {
 		c.first = len(c.steps) + len(c.owner)

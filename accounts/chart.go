@@ -34,6 +34,7 @@ const (
 	CodeDeposit    uint16 = 10 // money from the treasury to a subject
 	CodeWithdrawal uint16 = 11 // money from a subject to the treasury
 	CodeSettlement uint16 = 12 // what a reservation really took
+	CodeNote       uint16 = 13 // what a caller keeps beside its entries; moves nothing
 )
 
 // QuotaCodes are the codes of quota steps. A ledger with a retention keeps their transfers also
@@ -54,6 +55,7 @@ var codeNames = map[uint16]string{
 	CodeDeposit:    "deposit",
 	CodeWithdrawal: "withdrawal",
 	CodeSettlement: "settlement",
+	CodeNote:       "note",
 }
 
 // LedgerNumber returns the ledger on which a limit of this name stands unless its config says

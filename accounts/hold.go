@@ -129,11 +129,14 @@ type Hold struct {
 	At, ExpiresAt uint64
 	// Check says that it is a check's.
 	Check bool
+	// Notes are those of the attempt that made it; see [Book.WithNotes].
+	Notes []Note
 
 	asked   ledgers.ID         // the receipt asked for
 	renewed ledgers.Amount     // what the receipt asked for was renewed by, zero if it was not
 	end     *ledgers.Transfer  // what ended the newest, nil if nothing did
 	members []ledgers.Transfer // one for each charge
+	noted   int                // the member on whose account the notes are
 }
 
 // Receipt returns the receipt to answer with: the newest, or a check's own, which stays the same
@@ -165,10 +168,12 @@ func (b *Book) Hold(ctx context.Context, receipt ledgers.ID,
 	if newest.ID != receipt {
 		h.renewed = t.ends[0].UserData128
 	}
-	h.members, err = b.members(ctx, *newest)
+	var notes []ledgers.Transfer
+	h.members, notes, err = b.membersAndNotes(ctx, *newest, t.firsts[0].ID)
 	if err != nil {
 		return Hold{}, false, err
 	}
+	h.keep(notes)
 	if h.Check && len(t.firsts) > 1 {
 		made, err := b.members(ctx, t.firsts[0])
 		if err != nil {
@@ -207,23 +212,8 @@ func (b *Book) Hold(ctx context.Context, receipt ledgers.ID,
 
 // members returns the transfers of a chain that take units. Guards stand behind them.
 func (b *Book) members(ctx context.Context, first ledgers.Transfer) ([]ledgers.Transfer, error) {
-	ids := make([]ledgers.ID, maxCharges-1)
-	for i := range ids {
-		ids[i] = b.namespace.MemberTransfer(first.ID, i+1)
-	}
-	found, err := b.lookup(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	members := []ledgers.Transfer{first}
-	for _, id := range ids {
-		m, ok := found[id]
-		if !ok || m.Code != first.Code {
-			break
-		}
-		members = append(members, m)
-	}
-	return members, nil
+	members, _, err := b.membersAndNotes(ctx, first, first.ID)
+	return members, err
 }
 
 // Booked reports whether some of it was booked for good, which only checks are.

@@ -169,7 +169,7 @@ func settle(t testing.TB, book *accounts.Book, receipt ledgers.ID, actual map[st
 	for i, c := range h.Charges {
 		list[i] = actual[c.Limit.Name]
 	}
-	s, err := book.Settle(context.Background(), h, list)
+	s, err := book.Settle(context.Background(), h, list, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func testSettleLate(t *testing.T, d desk) {
 	for i, want := range []accounts.Outcome{accounts.Accepted, accounts.Replayed} {
 		h := find(t, d.stranger(), held.Transfer)
 		h.Charges[0].Limit = spend
-		s, err := d.stranger().Settle(context.Background(), h, []uint64{7})
+		s, err := d.stranger().Settle(context.Background(), h, []uint64{7}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -459,7 +459,7 @@ func testMoved(t *testing.T, d desk) {
 		t.Helper()
 		moved(book.Release(ctx, h))
 		moved(book.Renew(ctx, h, 30))
-		s, err := book.Settle(ctx, h, []uint64{20})
+		s, err := book.Settle(ctx, h, []uint64{20}, nil)
 		moved(s.Result, err)
 	}
 	end()
@@ -535,7 +535,7 @@ func testEndsRace(t *testing.T, d desk) {
 				case 0:
 					amount = uint64(i + 1)
 					var s accounts.Settlement
-					s, err = books[i%2].Settle(context.Background(), h, []uint64{amount})
+					s, err = books[i%2].Settle(context.Background(), h, []uint64{amount}, nil)
 					result = s.Result
 				case 1:
 					result, err = books[i%2].Release(context.Background(), h)
@@ -720,7 +720,7 @@ func runUnderFaults(t *testing.T, name string, book *accounts.Book, clock *testC
 			for i, c := range h.Charges {
 				list[i] = actual[c.Limit.Name]
 			}
-			s, err := book.Settle(ctx, h, list)
+			s, err := book.Settle(ctx, h, list, nil)
 			return s.Result, err
 		})
 	}

@@ -123,6 +123,17 @@ func (ns Namespace) EndTransfer(pending ledgers.ID) ledgers.ID {
 	return ns.hash(nameOf("end").id(pending))
 }
 
+// NoteTransfer is the k-th note beside what has the given id.
+func (ns Namespace) NoteTransfer(beside ledgers.ID, k uint64) ledgers.ID {
+	return ns.hash(nameOf("note").id(beside).number(k))
+}
+
+// correction is what the notes of a correction stand beside, which a caller named id, of what a
+// reservation took.
+func (ns Namespace) correction(reservation ledgers.ID, id string) ledgers.ID {
+	return ns.hash(nameOf("correction").id(reservation).text(id))
+}
+
 // fingerprint condenses what a request asks, so that the same id with other amounts is told from
 // the same request sent again.
 func (ns Namespace) fingerprint(kind string, sorted []Charge, sent ...string) ledgers.Amount {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"weir/ledgers"
 )
@@ -26,7 +27,14 @@ type Settlement struct {
 // itself but the hold, are given back. A hold that has come back by itself is settled late, once.
 // The settlement of what something else ended has the outcome Ended, of what was renewed since the
 // hold was read Moved.
-func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64) (Settlement, error) {
+//
+// Notes, which may be nil, returns what is kept beside the settlement, at most [MaxNotes], on the
+// account that the hold's notes are on; it is told whether the settlement is late.
+func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64, notes func(late bool) []Note,
+) (Settlement, error) {
+	if notes == nil {
+		notes = func(bool) []Note { return nil }
+	}
 	s := Settlement{Booked: make([]uint64, len(actual)), Overage: make([]uint64, len(actual))}
 	given := []string{h.First.String()}
 	for i, c := range h.Charges {
@@ -34,6 +42,9 @@ func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64) (Settlement,
 			s.Booked[i] = actual[i]
 		}
 		given = append(given, strconv.FormatUint(actual[i], 10))
+	}
+	if len(notes(false)) > 0 {
+		given = noted(strings.Join(given, " "), notes(false))
 	}
 	by := b.namespace.fingerprint("settle", nil, given...)
 	now, err := b.Time(ctx)
@@ -45,9 +56,12 @@ func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64) (Settlement,
 	if err != nil {
 		return s, err
 	}
+	end := b.namespace.EndTransfer(h.First)
+	bookings = append(bookings, h.notesBeside(b.namespace, end, notes(false))...)
 	s.Result, _, err = b.finish(ctx, h, by, bookings)
 	if err == nil && s.Outcome == Expired {
-		s.Result, err = b.settleLate(ctx, h, s.Booked, now, by)
+		kept := h.notesBeside(b.namespace, end, notes(true))
+		s.Result, err = b.settleLate(ctx, h, s.Booked, now, by, kept)
 	}
 	if err != nil || s.Outcome != Accepted && s.Outcome != Replayed {
 		return s, err
@@ -85,7 +99,7 @@ func (b *Book) bookings(h Hold, booked []uint64, now uint64,
 // settleLate books what a hold that has come back by itself really took. There is nothing left to
 // end, so the first booking takes the place of the end.
 func (b *Book) settleLate(ctx context.Context, h Hold, booked []uint64, now uint64,
-	by ledgers.Amount,
+	by ledgers.Amount, notes []ledgers.Transfer,
 ) (Result, error) {
 	err := b.openOverage(ctx, h.Charges)
 	if err != nil {
@@ -102,6 +116,7 @@ func (b *Book) settleLate(ctx context.Context, h Hold, booked []uint64, now uint
 		}
 		batch = append(batch, c.lasting(used, h.At, now), c.lasting(paid, h.At, now))
 	}
+	batch = append(batch, notes...)
 	link(batch)
 	results, err := b.createTransfers(ctx, batch)
 	forget(h.Charges)

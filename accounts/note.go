@@ -1,0 +1,186 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"weir/ledgers"
+)
+
+// Note is what a caller keeps in the ledger beside what it books: 96 bits whose meaning is the
+// caller's own, in the user data of a transfer that moves nothing.
+type Note struct {
+	Lo uint64 // user_data_64
+	Hi uint32 // user_data_32
+}
+
+// MaxNotes is how many notes one attempt, one settlement or one correction may have.
+const MaxNotes = 2
+
+// transfer writes a note down on the account of a charge, as the k-th beside something. About is
+// the receipt that the note is about, if it is about one.
+func (n Note) transfer(ns Namespace, c Charge, beside ledgers.ID, k uint64, about ledgers.ID,
+) ledgers.Transfer {
+	return ledgers.Transfer{
+		ID:              ns.NoteTransfer(beside, k),
+		DebitAccountID:  c.account,
+		CreditAccountID: c.standing.operator,
+		UserData128:     ledgers.Amount(about),
+		UserData64:      n.Lo,
+		UserData32:      n.Hi,
+		Ledger:          c.Limit.Ledger,
+		Code:            CodeNote,
+	}
+}
+
+// noteOf reads a note.
+func noteOf(t ledgers.Transfer) Note { return Note{Lo: t.UserData64, Hi: t.UserData32} }
+
+// WithNotes returns the attempt with notes, at most [MaxNotes], that are kept on the account of its
+// first charge if it is accepted. The same charges with other notes are another request.
+func (b *Book) WithNotes(a Attempt, notes []Note) Attempt {
+	a.notes = notes
+	a.fingerprint = b.namespace.fingerprint("noted", nil, noted(a.fingerprint.String(), notes)...)
+	return a
+}
+
+// noted returns what a fingerprint with notes is made of.
+func noted(rest string, notes []Note) []string {
+	parts := []string{rest}
+	for _, n := range notes {
+		parts = append(parts, fmt.Sprintf("%d %d", n.Lo, n.Hi))
+	}
+	return parts
+}
+
+// noted returns the transfers of the attempt's notes.
+func (a Attempt) noted(ns Namespace) []ledgers.Transfer {
+	list := make([]ledgers.Transfer, len(a.notes))
+	for k, n := range a.notes {
+		list[k] = n.transfer(ns, a.charges[0], a.First, uint64(k), a.First)
+	}
+	return list
+}
+
+// noted returns the transfers of notes beside what ended a hold, or corrected it.
+func (h Hold) notesBeside(ns Namespace, beside ledgers.ID, notes []Note) []ledgers.Transfer {
+	list := make([]ledgers.Transfer, len(notes))
+	for k, n := range notes {
+		list[k] = n.transfer(ns, h.Charges[h.noted], beside, uint64(k), h.First)
+	}
+	return list
+}
+
+// notes are the ids of all notes that there may be beside something.
+func (ns Namespace) notes(beside ledgers.ID) []ledgers.ID {
+	ids := make([]ledgers.ID, MaxNotes)
+	for k := range ids {
+		ids[k] = ns.NoteTransfer(beside, uint64(k))
+	}
+	return ids
+}
+
+// notesIn picks the notes beside something out of what a look-up found.
+func (ns Namespace) notesIn(found map[ledgers.ID]ledgers.Transfer, beside ledgers.ID,
+) []ledgers.Transfer {
+	var list []ledgers.Transfer
+	for _, id := range ns.notes(beside) {
+		t, ok := found[id]
+		if ok {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// membersAndNotes also returns the notes beside a transfer.
+func (b *Book) membersAndNotes(ctx context.Context, first ledgers.Transfer, beside ledgers.ID,
+) (members, notes []ledgers.Transfer, err error) {
+	ids := make([]ledgers.ID, maxCharges-1)
+	for i := range ids {
+		ids[i] = b.namespace.MemberTransfer(first.ID, i+1)
+	}
+	found, err := b.lookup(ctx, append(ids, b.namespace.notes(beside)...))
+	if err != nil {
+		return nil, nil, err
+	}
+	members = []ledgers.Transfer{first}
+	for _, id := range ids {
+		m, ok := found[id]
+		if !ok || m.Code != first.Code {
+			break
+		}
+		members = append(members, m)
+	}
+	return members, b.namespace.notesIn(found, beside), nil
+}
+
+// keep notes what was noted when the hold was made.
+func (h *Hold) keep(notes []ledgers.Transfer) {
+	for _, t := range notes {
+		h.Notes = append(h.Notes, noteOf(t))
+		h.noted = max(0, slices.IndexFunc(h.members, func(m ledgers.Transfer) bool {
+			return m.DebitAccountID == t.DebitAccountID
+		}))
+	}
+}
+
+// Note keeps a note on the account of a charge as the n-th of its kind there. It reports false,
+// and changes nothing, where there is an n-th already.
+func (b *Book) Note(ctx context.Context, c Charge, n uint64, note Note) (bool, error) {
+	openings, err := b.provision(ctx, []Charge{c})
+	if err != nil {
+		return false, err
+	}
+	t := note.transfer(b.namespace, c, c.account, n, ledgers.ID{})
+	results, err := b.createTransfers(ctx, append(quotas(openings), t))
+	if err != nil {
+		return false, err
+	}
+	err = b.sawOpenings(ctx, openings, results)
+	if err != nil {
+		return false, err
+	}
+	switch status := results[len(openings)].Status; {
+	case status == ledgers.TransferCreated:
+		return true, nil
+	case status.Exists():
+		return false, nil
+	default:
+		return false, unexpected(status, t)
+	}
+}
+
+// NoteEntry is a note as the ledger has it.
+type NoteEntry struct {
+	Note
+	// Timestamp is the ledger's time of the note in nanoseconds since 1970. The notes of one attempt,
+	// settlement or correction follow one another without anything between.
+	Timestamp uint64
+	// About is the receipt of the reservation that the note is about, zero for one that stands alone.
+	About ledgers.ID
+}
+
+// Notes reads the notes on the account of a charge, oldest first, from the ledger's time from on,
+// up to but without to; at most limit, which is at most [MaxPage].
+func (b *Book) Notes(ctx context.Context, c Charge, from, to uint64, limit int,
+) ([]NoteEntry, error) {
+	if from >= to {
+		return nil, nil
+	}
+	list, err := b.driver.AccountTransfers(ctx, ledgers.AccountFilter{
+		AccountID: c.account, Code: CodeNote, Debits: true, Limit: uint32(min(limit, MaxPage)),
+		TimestampMin: from, TimestampMax: to - 1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("notes on account %s: %w", c.account, err)
+	}
+	entries := make([]NoteEntry, len(list))
+	for i, t := range list {
+		entries[i] = NoteEntry{
+			Note: noteOf(t), Timestamp: t.Timestamp, About: ledgers.ID(t.UserData128),
+		}
+	}
+	return entries, nil
+}

@@ -53,6 +53,8 @@ type State struct {
 	// Reset is the time until the next unit returns, in whole seconds rounded up; 0 if none is out, or
 	// none comes back by itself.
 	Reset time.Duration
+	// Short says, on a denial, that this limit has too little left for its cost.
+	Short bool
 	// Shadow says that the limit is only tried out and took no part in the decision, and WouldDeny
 	// that it would have denied what the others let pass.
 	Shadow, WouldDeny bool
@@ -172,6 +174,7 @@ func deny(charges []charge, read []figures, result accounts.Result, now uint64, 
 		d.Limits[i] = state(c, read[i], now)
 		if need(c.Amount, read[i].Balance) > 0 {
 			d.Limits[i] = state(c, read[i], asOf)
+			d.Limits[i].Short = true
 			never = never || waitless(c.Charge, read[i].Balance)
 		}
 		if read[i].wait > 0 {

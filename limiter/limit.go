@@ -97,6 +97,9 @@ type Limit struct {
 	// and has no say when the ledger does not answer. What was admitted without it is then charged on
 	// it by itself, as far as it would have admitted it; a reservation as a check is.
 	Shadow bool
+	// Spend says that only requests with notes are charged: what is booked is told from the ledger by
+	// them. Package spend makes such limits of its budgets.
+	Spend bool
 	// Ledger is the number of the limit's ledger; 0 derives it from the name.
 	Ledger uint32
 	// RemainingOff saves the reading of the balance after a charge; allowed answers then say neither

@@ -169,15 +169,9 @@ func (l *Limiter) check(ctx context.Context, q asked) (Decision, error) {
 	if err != nil {
 		return Decision{}, failure(err)
 	}
-	exhausted, err := l.exhausted(ctx, charges)
-	if err != nil {
-		return l.unanswered(id, charges, &attempt, err)
-	}
-	if exhausted >= 0 {
-		decision, decided, err := l.remembered(ctx, id, attempt, charges, exhausted)
-		if err != nil || decided {
-			return decision, err
-		}
+	decision, decided, err := l.deniedAlready(ctx, q, attempt)
+	if err != nil || decided {
+		return decision, err
 	}
 	result, err := l.book.Charge(ctx, attempt)
 	if err != nil {
@@ -203,7 +197,11 @@ func (l *Limiter) attempt(q asked) (accounts.Attempt, error) {
 	if q.hold == 0 {
 		return l.book.NewAttempt(q.id, booked(q.named), q.sent...)
 	}
-	return l.book.NewHold(q.id, booked(q.named), uint32(q.hold/time.Second), q.sent...)
+	hold, err := l.book.NewHold(q.id, booked(q.named), uint32(q.hold/time.Second), q.sent...)
+	if err != nil || len(q.notes) == 0 {
+		return hold, err
+	}
+	return l.book.WithNotes(hold, q.notes), nil
 }
 
 // booked returns the charges as the books know them.

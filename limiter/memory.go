@@ -166,6 +166,71 @@ func (l *Limiter) readings(charges []charge) []uint64 {
 	return numbers
 }
 
+// deniedAlready answers a request that is sure to be refused without writing to the ledger: because
+// that is remembered, or because the request has the balances read first.
+func (l *Limiter) deniedAlready(ctx context.Context, q asked, attempt accounts.Attempt,
+) (decision Decision, decided bool, err error) {
+	if q.readFirst {
+		return l.readFirst(ctx, q, attempt)
+	}
+	exhausted, err := l.exhausted(ctx, q.charges)
+	if err != nil {
+		decision, err = l.unanswered(q.id, q.charges, &attempt, err)
+		return decision, true, err
+	}
+	if exhausted < 0 {
+		return Decision{}, false, nil
+	}
+	return l.remembered(ctx, q.id, attempt, q.charges, exhausted)
+}
+
+// readFirst denies a request whose accounts lack units, by reading. One whose id was admitted before
+// is answered as it was.
+func (l *Limiter) readFirst(ctx context.Context, q asked, attempt accounts.Attempt,
+) (decision Decision, decided bool, err error) {
+	if q.id != "" {
+		decision, decided, err = l.recalled(ctx, q.id, attempt, q.charges)
+		if err != nil || decided {
+			return decision, decided, err
+		}
+	}
+	read, err := l.read(ctx, q.charges, knownWaits)
+	if err != nil {
+		decision, err = l.unanswered(q.id, q.charges, &attempt, err)
+		return decision, true, err
+	}
+	e := exceedsQuota(q.charges, read, false)
+	if e != nil {
+		return Decision{}, true, e
+	}
+	now := l.book.Now()
+	result := accounts.Result{Outcome: accounts.Refused, Timestamp: now}
+	result.Refused = firstLacking(q.charges, read, -1)
+	if result.Refused < 0 {
+		return Decision{}, false, nil
+	}
+	decision = deny(q.charges, read, result, now, l.options.Lag)
+	decision.IDNotRecorded = q.id != ""
+	return decision, true, nil
+}
+
+// recalled answers a request whose id was admitted before, by one look-up.
+func (l *Limiter) recalled(ctx context.Context, id string, attempt accounts.Attempt,
+	charges []charge,
+) (decision Decision, decided bool, err error) {
+	result, found, err := l.book.Recall(ctx, attempt)
+	switch {
+	case err != nil:
+		decision, err = l.unanswered(id, charges, &attempt, err)
+		return decision, true, err
+	case found && result.Outcome == accounts.Replayed:
+		return l.allowed(ctx, charges, result), true, nil
+	case found:
+		return Decision{}, true, spent(result.Outcome, id)
+	}
+	return Decision{}, false, nil
+}
+
 // remembered answers a request without writing to the ledger, because charge at is remembered to be
 // refused. A request with an id may ask the ledger all the same, up to a cap; past it, only whether
 // the id was admitted before is read.
@@ -177,15 +242,9 @@ func (l *Limiter) remembered(
 		if l.memory.bypass(charges[at].Account(), now) {
 			return Decision{}, false, nil
 		}
-		result, found, err := l.book.Recall(ctx, attempt)
-		switch {
-		case err != nil:
-			decision, err = l.unanswered(id, charges, &attempt, err)
-			return decision, true, err
-		case found && result.Outcome == accounts.Replayed:
-			return l.allowed(ctx, charges, result), true, nil
-		case found:
-			return Decision{}, false, spent(result.Outcome, id)
+		decision, decided, err = l.recalled(ctx, id, attempt, charges)
+		if err != nil || decided {
+			return decision, decided, err
 		}
 	}
 	read, err := l.recollect(ctx, charges, at, now)

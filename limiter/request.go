@@ -55,6 +55,12 @@ type Request struct {
 	// ID names this attempt, at most [MaxID] bytes: sent again it is answered the same and charged
 	// once. Empty makes every request an attempt of its own.
 	ID string
+	// Notes are kept in the ledger with what is taken, on the account of the first member; they are
+	// for limits that say [Limit.Spend], which want them, and part of what was sent.
+	Notes []accounts.Note
+	// ReadFirst has the balances read first, and the request denied where they lack units, so that a
+	// flood of denials writes nothing. What passes is the ledger's decision all the same.
+	ReadFirst bool
 	// Hold makes it a reservation: what is taken is held for so long, whole seconds up to
 	// [MaxHold], unless it is settled, released or renewed. 0 is a check.
 	Hold time.Duration
@@ -82,6 +88,9 @@ type asked struct {
 	// charges are those of named that decide: all but what is put aside.
 	charges []charge
 	sent    []string // what was sent that the charges do not say
+	notes   []accounts.Note
+	// readFirst is the request's.
+	readFirst bool
 }
 
 // askedOf completes a request.
@@ -118,7 +127,7 @@ func (l *Limiter) resolve(r Request) (asked, error) {
 		if err != nil {
 			return asked{}, err
 		}
-		err = serves(limit, r.Hold > 0)
+		err = serves(limit, r.Hold > 0, len(r.Notes) > 0)
 		if err != nil {
 			return asked{}, err
 		}
@@ -136,7 +145,7 @@ func (l *Limiter) resolve(r Request) (asked, error) {
 		}
 	}
 	q := askedOf(r.ID, charges)
-	q.hold, q.sent = r.Hold, sent
+	q.hold, q.sent, q.notes, q.readFirst = r.Hold, sent, r.Notes, r.ReadFirst
 	return q, nil
 }
 
@@ -155,10 +164,14 @@ func merge(charges []charge, c charge) ([]charge, error) {
 	return append(charges, c), nil
 }
 
-// serves refuses limits that a check, or a reservation, cannot name.
-func serves(limit *Limit, hold bool) error {
+// serves refuses limits that a check, or a reservation, or one with notes, cannot name.
+func serves(limit *Limit, hold, noted bool) error {
 	t := traits[limit.Kind]
 	switch {
+	case limit.Spend && !noted:
+		return spendOnly(limit)
+	case noted && !limit.Spend:
+		return badRequest("limit %q keeps no notes", limit.Name)
 	case hold && !t.holds:
 		return badRequest("limit %q is of kind %s: nothing can be reserved from it",
 			limit.Name, limit.Kind)

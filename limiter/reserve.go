@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,6 +23,9 @@ type Settlement struct {
 	// CostIn, in place of Cost, is asked for it once it is known what the limit counts: the smallest
 	// units of an asset, or with nil plain units. Its error is what Settle returns.
 	CostIn func(asset *Asset) (uint64, error)
+	// Notes are kept in the ledger beside the settlement, of a reservation that was made with notes and
+	// of no other; they are told whether it is late.
+	Notes func(late bool) []accounts.Note
 	// Members name each account of the reservation once, but those of concurrency limits, which are
 	// given back. A subject may be left empty where the reservation has one account on the limit.
 	Members []Member
@@ -108,7 +110,7 @@ func (l *Limiter) settleHold(ctx context.Context, s Settlement) (Settled, error)
 	}
 	var hold accounts.Hold
 	var done accounts.Settlement
-	err := l.onHold(ctx, s.Receipt, func(ctx context.Context, h accounts.Hold,
+	err := l.onHold(ctx, s.Receipt, s.Notes != nil, func(ctx context.Context, h accounts.Hold,
 	) (accounts.Result, error) {
 		if h.Check {
 			return accounts.Result{}, badRequest("the receipt is a check's: it can only be released")
@@ -118,18 +120,13 @@ func (l *Limiter) settleHold(ctx context.Context, s Settlement) (Settled, error)
 			return accounts.Result{}, err
 		}
 		hold = h
-		done, err = l.book.Settle(ctx, h, actual)
+		done, err = l.book.Settle(ctx, h, actual, s.Notes)
 		return done.Result, err
 	})
 	if err != nil {
 		return Settled{}, err
 	}
-	settled := l.settled(ctx, hold, done.Result)
-	settled.Late = done.Late
-	for i := range settled.Limits {
-		settled.Limits[i].Booked, settled.Limits[i].Overage = done.Booked[i], done.Overage[i]
-	}
-	return settled, nil
+	return l.settlement(ctx, hold, done), nil
 }
 
 // Release gives back all that a reservation holds, or what a check took and has not come back yet.
@@ -138,7 +135,7 @@ func (l *Limiter) settleHold(ctx context.Context, s Settlement) (Settled, error)
 func (l *Limiter) Release(ctx context.Context, receipt ledgers.ID) (Settled, error) {
 	var hold accounts.Hold
 	var result accounts.Result
-	err := l.onHold(ctx, receipt, func(ctx context.Context, h accounts.Hold,
+	err := l.onHold(ctx, receipt, false, func(ctx context.Context, h accounts.Hold,
 	) (accounts.Result, error) {
 		hold = h
 		var err error
@@ -174,7 +171,7 @@ func (l *Limiter) renew(ctx context.Context, receipt ledgers.ID, hold time.Durat
 	}
 	var charges []charge
 	var result accounts.Result
-	err = l.onHold(ctx, receipt, func(ctx context.Context, h accounts.Hold,
+	err = l.onHold(ctx, receipt, false, func(ctx context.Context, h accounts.Hold,
 	) (accounts.Result, error) {
 		if h.Check {
 			return accounts.Result{}, badRequest("the receipt is a check's: it can only be released")
@@ -193,26 +190,21 @@ func (l *Limiter) renew(ctx context.Context, receipt ledgers.ID, hold time.Durat
 }
 
 // onHold finds what a receipt stands for and ends or renews it by a call of the books. It returns
-// the error to answer with, nil if that was done now or before.
-func (l *Limiter) onHold(ctx context.Context, receipt ledgers.ID,
+// the error to answer with, nil if that was done now or before. Noted says that the call brings
+// notes.
+func (l *Limiter) onHold(ctx context.Context, receipt ledgers.ID, noted bool,
 	end func(context.Context, accounts.Hold) (accounts.Result, error),
 ) error {
 	ctx, cancel := detached(ctx, adminDeadline)
 	defer cancel()
 	for range maxMoves {
-		h, found, err := l.book.Hold(ctx, receipt, l.limits.Load().on)
-		switch {
-		case errors.Is(err, accounts.ErrUnknownLimit):
-			return &Error{
-				Code: CodeUnknownLimit, Detail: "the receipt is of a limit that is not configured any more",
-				cause: err,
-			}
-		case err != nil:
-			return unknownEnd(err)
-		case !found:
-			return &Error{
-				Code: CodeReservationUnknown, Detail: fmt.Sprintf("there is no reservation %s", receipt),
-			}
+		h, err := l.hold(ctx, receipt)
+		if err != nil {
+			return err
+		}
+		err = l.keeps(h, noted)
+		if err != nil {
+			return err
 		}
 		result, err := end(ctx, h)
 		l.release(h)

@@ -169,7 +169,7 @@ func addGone(charges []charge, c accounts.Charge) []charge {
 // transferCost returns what a transfer takes from one limit.
 func transferCost(limit *Limit, asset Asset, amount ledgers.Amount, cost uint64) (uint64, error) {
 	if limit.Kind != TransferAmount {
-		err := serves(limit, false) // slots would never come back
+		err := serves(limit, false, false) // slots would never come back
 		if err != nil {
 			return 0, err
 		}

@@ -1,0 +1,153 @@
+package spend
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// rememberedClosings is how many budgets of subjects are remembered to be closed. A forgotten one
+	// costs a write more when it is asked next.
+	rememberedClosings = 1 << 16
+	// recordEvery is how often counts that wait are written down.
+	recordEvery = 10 * time.Second
+)
+
+// closing names the budget of a subject.
+type closing struct {
+	budget, subject string
+}
+
+// closings counts the calls that closed budgets turn away, so that a loop of them is written down
+// once a minute and not once a call.
+type closings struct {
+	mu   sync.Mutex
+	list *lru.Cache[closing, turned]
+}
+
+// turned is what is remembered of one budget of a subject.
+type turned struct {
+	closed bool   // the last answer was no
+	count  uint64 // calls turned away that are not written down
+	minute int64  // since 1970, in which the count was last written down, or tried to be
+	model  uint16
+	reason Reason
+}
+
+// newClosings returns closings that count in forgotten what is pushed out unwritten.
+func newClosings(forgotten prometheus.Counter) (*closings, error) {
+	list, err := lru.NewWithEvict(rememberedClosings, func(_ closing, t turned) {
+		forgotten.Add(float64(t.count))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("remember %d closings: %w", rememberedClosings, err)
+	}
+	return &closings{list: list}, nil
+}
+
+// is reports whether the last answer was no.
+func (c *closings) is(key closing) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, _ := c.list.Get(key)
+	return t.closed
+}
+
+// add counts a call that was turned away.
+func (c *closings) add(key closing, model uint16, reason Reason) {
+	c.change(key, func(t turned) turned {
+		t.closed, t.model, t.reason = true, model, reason
+		t.count++
+		return t
+	})
+}
+
+// reopen notes that a call passed.
+func (c *closings) reopen(key closing) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, ok := c.list.Peek(key)
+	if !ok {
+		return
+	}
+	t.closed = false
+	c.list.Add(key, t)
+}
+
+// due returns what is to be written down in a minute, false if that is nothing, or was done.
+func (c *closings) due(key closing, minute int64) (turned, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, ok := c.list.Peek(key)
+	if !ok || t.count == 0 || t.minute >= minute {
+		return turned{}, false
+	}
+	t.minute = minute
+	c.list.Add(key, t)
+	return t, true
+}
+
+// change replaces what is remembered.
+func (c *closings) change(key closing, change func(turned) turned) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, _ := c.list.Peek(key)
+	c.list.Add(key, change(t))
+}
+
+// keys returns all that is remembered.
+func (c *closings) keys() []closing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.list.Keys()
+}
+
+// record writes down how many calls a closed budget has turned away, at most once a minute over all
+// nodes: the minute is the note's number. Where another node was quicker, or the ledger does not
+// answer, the count waits for the next minute.
+func (b *Breaker) record(ctx context.Context, key closing) {
+	minute := b.limiter.Now().Unix() / 60
+	t, due := b.closed.due(key, minute)
+	if !due {
+		return
+	}
+	budget := Budget{Name: key.budget}
+	made, err := b.limiter.Note(ctx, budget.tokenLimit(), key.subject, uint64(minute),
+		closedNote(t.count, t.model, int(t.reason)))
+	if err != nil {
+		b.metrics.unrecorded.Inc()
+	}
+	if err != nil || !made {
+		return
+	}
+	b.closed.change(key, func(now turned) turned {
+		now.count -= min(now.count, t.count)
+		return now
+	})
+}
+
+// Run writes down counts that wait for their minute, until the context ends.
+func (b *Breaker) Run(ctx context.Context) {
+	ticker := time.NewTicker(recordEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			b.recordAll(ctx)
+		}
+	}
+}
+
+// recordAll writes down the counts that wait.
+func (b *Breaker) recordAll(ctx context.Context) {
+	for _, key := range b.closed.keys() {
+		b.record(ctx, key)
+	}
+}

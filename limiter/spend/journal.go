@@ -1,0 +1,133 @@
+package spend
+
+import (
+	"context"
+	"time"
+
+	"weir/accounts"
+	"weir/ledgers"
+)
+
+// Event is one line of a budget's day, as the ledger has it.
+type Event struct {
+	// At is the ledger's time of the note.
+	At   time.Time
+	Kind Kind
+	// Transfer is the receipt of the call, zero of Closed.
+	Transfer ledgers.ID
+	Route    Route
+	// Reason is the reason of Closed, and why a call failed.
+	Reason string
+	// Model is the name that the model's number has in the price table, or the number.
+	Model string
+	// InputTokens, OutputTokens, CachedTokens and USD, in millionths, are what was reserved, or booked;
+	// of Correction, what is booked then.
+	InputTokens, OutputTokens, CachedTokens, USD uint64
+	Estimated, Late                              bool
+	// ExpiresAt is, of Authorized, when what is reserved comes back unless it is settled.
+	ExpiresAt time.Time
+	// Count is, of Closed, how many calls were turned away since the last such event.
+	Count uint64
+}
+
+// Kind is what an event tells.
+type Kind int
+
+// The kinds of events.
+const (
+	Authorized Kind = kindAuthorize
+	Settled    Kind = kindSettle
+	Closed     Kind = kindClosed
+	Correction Kind = kindCorrection
+)
+
+// String returns the kind's name.
+func (k Kind) String() string { return nameIn(kindNames, int(k)) }
+
+var kindNames = []string{"", "authorize", "settle", "closed", "correction"}
+
+// Day returns when a day begins and ends on the clocks of a budget's time zone, UTC where it has
+// none. The day is written as 2026-10-16; empty is today, by the ledger's time.
+func (b *Breaker) Day(budget, day string) (from, to time.Time, err error) {
+	known, err := b.plan.Load().budget(budget)
+	if err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	calendar, err := accounts.NewCalendar("day", known.Timezone)
+	if err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	at := b.limiter.Now()
+	if day != "" {
+		at, err = time.ParseInLocation(time.DateOnly, day, calendar.Zone())
+		if err != nil || at.Year() < 1971 || at.Year() > 2200 {
+			return time.Time{}, time.Time{}, badRequest("day %q: want one such as 2026-10-16", day)
+		}
+		at = at.Add(12 * time.Hour) // every clock shows noon once
+	}
+	period := calendar.Period(uint64(at.UnixNano()))
+	return time.Unix(0, int64(period.Start)).In(calendar.Zone()),
+		time.Unix(0, int64(period.End)).In(calendar.Zone()), nil
+}
+
+// Events reads the events of a subject on a budget, oldest first, from one time on and before
+// another. It reads a bounded page; next is where the following one starts, zero after the last.
+func (b *Breaker) Events(ctx context.Context, budget, subject string, from, to time.Time,
+) (events []Event, next time.Time, err error) {
+	plan := b.plan.Load()
+	known, err := plan.budget(budget)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	notes, err := b.limiter.Notes(ctx, known.tokenLimit(), subject, from, to)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	read := 0
+	for read < len(notes) {
+		event, size := plan.event(notes[read:])
+		if size == 0 { // its second note is on the next page
+			break
+		}
+		events = append(events, event)
+		read += size
+	}
+	if len(notes) < accounts.MaxPage {
+		return events, time.Time{}, nil
+	}
+	return events, instant(notes[read-1].Timestamp + 1), nil
+}
+
+// event reads the first event of a list of notes, and says how many notes it has, 0 if one is
+// missing.
+func (p *Plan) event(notes []accounts.NoteEntry) (Event, int) {
+	first := notes[0]
+	kind := int(first.Lo >> kindShift)
+	e := Event{At: instant(first.Timestamp), Kind: Kind(kind), Transfer: first.About}
+	if kind == kindClosed {
+		e.Count = first.Lo & countMask
+		e.Route, e.Reason = RouteFallback, Reason(first.Hi&lowMask).String()
+		e.Model = p.modelName(uint16(first.Hi >> modelShift))
+		return e, 1
+	}
+	if len(notes) < 2 {
+		return Event{}, 0
+	}
+	r, ok := recordOf([]accounts.Note{first.Note, notes[1].Note})
+	if !ok {
+		return e, 1
+	}
+	e.Model, e.USD = p.modelName(r.model), r.usd
+	e.InputTokens, e.OutputTokens, e.CachedTokens = r.input, r.output, r.cached
+	if kind == kindAuthorize {
+		e.Route = RouteModel
+		e.ExpiresAt = e.At.Add(time.Duration(r.hold) * time.Second)
+		return e, 2
+	}
+	e.Route, e.Reason = Route(r.route), nameIn(failureNames, r.failure)
+	e.Estimated, e.Late = r.estimated, r.late
+	return e, 2
+}
+
+// instant turns a ledger's timestamp into a time.
+func instant(timestamp uint64) time.Time { return time.Unix(0, int64(timestamp)).UTC() }

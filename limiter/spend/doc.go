@@ -13,7 +13,8 @@
 //	first    authorize (kind 1)      kind 4, 0 4, input 28, output 28     0 32
 //	         settle (kind 2)         kind 4, error 4, input 28,           route 2, estimated 1,
 //	         correction (kind 4)       output 28                            late 1, cached 28
-//	second   each of these           kind 4, 0 10, millionths of USD 50   model 16, hold 16
+//	second   each of these           8 + kind 4, 0 10, millionths of      model 16, hold 16
+//	                                   USD 50
 //	only     closed (kind 3)         kind 4, calls turned away 60         model 16, reason 16
 //
 // Input, output and cached are tokens, cached a part of input: of authorize the estimate, of the

@@ -79,27 +79,30 @@ func (b *Breaker) Events(ctx context.Context, budget, subject string, from, to t
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	notes, err := b.limiter.Notes(ctx, known.tokenLimit(), subject, from, to)
+	// An event belongs to the time of its first note; the second may be a little behind.
+	notes, err := b.limiter.Notes(ctx, known.tokenLimit(), subject, from, to.Add(time.Microsecond))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	read := 0
-	for read < len(notes) {
+	for read < len(notes) && instant(notes[read].Timestamp).Before(to) {
 		event, size := plan.event(notes[read:])
 		if size == 0 { // its second note is on the next page
 			break
 		}
-		events = append(events, event)
+		if event.Kind != 0 {
+			events = append(events, event)
+		}
 		read += size
 	}
-	if len(notes) < accounts.MaxPage {
+	if len(notes) < accounts.MaxPage || read == 0 {
 		return events, time.Time{}, nil
 	}
 	return events, instant(notes[read-1].Timestamp + 1), nil
 }
 
-// event reads the first event of a list of notes, and says how many notes it has, 0 if one is
-// missing.
+// event reads the first event of a list of notes, and says how many notes it has: 0 if one is
+// missing. The second note of an event that began earlier is none.
 func (p *Plan) event(notes []accounts.NoteEntry) (Event, int) {
 	first := notes[0]
 	kind := int(first.Lo >> kindShift)
@@ -110,12 +113,15 @@ func (p *Plan) event(notes []accounts.NoteEntry) (Event, int) {
 		e.Model = p.modelName(uint16(first.Hi >> modelShift))
 		return e, 1
 	}
+	if kind >= secondNote {
+		return Event{}, 1
+	}
 	if len(notes) < 2 {
 		return Event{}, 0
 	}
 	r, ok := recordOf([]accounts.Note{first.Note, notes[1].Note})
 	if !ok {
-		return e, 1
+		return Event{}, 1
 	}
 	e.Model, e.USD = p.modelName(r.model), r.usd
 	e.InputTokens, e.OutputTokens, e.CachedTokens = r.input, r.output, r.cached

@@ -8,6 +8,9 @@ const (
 	kindSettle
 	kindClosed
 	kindCorrection
+
+	// secondNote is added to the kind in the second note of a call.
+	secondNote = 8
 )
 
 // Where the parts of a note stand; see the package's comment.
@@ -49,9 +52,8 @@ type record struct {
 
 // notes packs a record.
 func (r record) notes() []accounts.Note {
-	kind := uint64(r.kind) << kindShift
 	first := accounts.Note{
-		Lo: kind | uint64(r.failure)<<errorShift | r.input<<inputShift | r.output,
+		Lo: uint64(r.kind)<<kindShift | uint64(r.failure)<<errorShift | r.input<<inputShift | r.output,
 		Hi: uint32(r.route)<<routeShift | uint32(r.cached),
 	}
 	if r.estimated {
@@ -60,14 +62,15 @@ func (r record) notes() []accounts.Note {
 	if r.late {
 		first.Hi |= late
 	}
-	return []accounts.Note{
-		first, {Lo: kind | r.usd, Hi: uint32(r.model)<<modelShift | uint32(r.hold)},
-	}
+	return []accounts.Note{first, {
+		Lo: uint64(r.kind|secondNote)<<kindShift | r.usd,
+		Hi: uint32(r.model)<<modelShift | uint32(r.hold),
+	}}
 }
 
 // recordOf unpacks two notes, false where they are not a record's.
 func recordOf(notes []accounts.Note) (record, bool) {
-	if len(notes) != 2 || notes[0].Lo>>kindShift != notes[1].Lo>>kindShift {
+	if len(notes) != 2 || notes[0].Lo>>kindShift|secondNote != notes[1].Lo>>kindShift {
 		return record{}, false
 	}
 	first, second := notes[0], notes[1]

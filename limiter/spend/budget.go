@@ -134,8 +134,8 @@ func refuse(key, format string, args ...any) *limiter.LimitError {
 func (p *Plan) addBudget(b Budget) *limiter.LimitError {
 	_, twice := p.budgets[b.Name]
 	switch {
-	case len(b.Name) > maxBudgetName:
-		return refuse("name", "%q: want at most %d characters", b.Name, maxBudgetName)
+	case b.Name == "" || len(b.Name) > maxBudgetName:
+		return refuse("name", "%q: want 1 to %d characters", b.Name, maxBudgetName)
 	case twice:
 		return refuse("name", "%q is that of another budget", b.Name)
 	case b.Tokens == 0 && b.USD == 0:

@@ -140,13 +140,13 @@ func (b *Breaker) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			b.recordAll(ctx)
+			b.Record(ctx)
 		}
 	}
 }
 
-// recordAll writes down the counts that wait.
-func (b *Breaker) recordAll(ctx context.Context) {
+// Record writes down the counts that wait and whose minute has come. See [Breaker.Run].
+func (b *Breaker) Record(ctx context.Context) {
 	for _, key := range b.closed.keys() {
 		b.record(ctx, key)
 	}

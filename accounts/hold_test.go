@@ -67,6 +67,8 @@ var holdTests = []struct {
 	{"Names", testHoldNames},
 	{"Strangers", testHoldStrangers},
 	{"Retries", testHoldRetries},
+	{"Notes", testNotes},
+	{"Corrections", testCorrections},
 }
 
 func TestHolds(t *testing.T) {

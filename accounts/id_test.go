@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -63,6 +64,16 @@ func TestGoldenIDs(t *testing.T) {
 			"b87971497fc8829bae368bb70da43400"},
 		{"fingerprint of a renewal", ledgers.ID(ns.fingerprint("renew", nil, hold.String(), "60")),
 			"1f12e2cbd68f8a70b433d94cf6dddd2c"},
+		{"note beside a hold", ns.NoteTransfer(hold, 1), "e336cd0283ae8f08a3d2b80e5c0aa38c"},
+		{"note that stands alone", ns.NoteTransfer(alice, 29342400),
+			"21bb92ca0a828d4c8c3fa603a41fd097"},
+		{"correction", ns.correction(hold, "c-1"), "0deb47a395158ab6978e6d7ca0f3ca1c"},
+		{"fingerprint of a hold with a note", ledgers.ID(book.WithNotes(
+			Attempt{fingerprint: ns.fingerprint("hold", one, "30")}, []Note{{math.MaxUint64, 7}},
+		).fingerprint), "11989a4294778201bb2bc77f6ed32cdc"},
+		{"fingerprint of a settlement with notes", ledgers.ID(ns.fingerprint("settle", nil,
+			noted(hold.String()+" 7 0", []Note{{5, 6}, {1, 2}})...)),
+			"9d341e9815cc84d1be39cf1e9e9b9f9e"},
 		{"payment", payment, "498514708ba185d0af74c27f51886890"},
 		{"member of a payment", ns.MemberTransfer(payment, 1), "836a62b8267a850bab51db518891b48f"},
 		{"fingerprint of a payment", ledgers.ID(ns.moneyFingerprint(

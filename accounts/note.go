@@ -41,7 +41,7 @@ func noteOf(t ledgers.Transfer) Note { return Note{Lo: t.UserData64, Hi: t.UserD
 // first charge if it is accepted. The same charges with other notes are another request.
 func (b *Book) WithNotes(a Attempt, notes []Note) Attempt {
 	a.notes = notes
-	a.fingerprint = b.namespace.fingerprint("noted", nil, noted(a.fingerprint.String(), notes)...)
+	a.fingerprint = b.namespace.fingerprint("noted", nil, noted(ledgers.ID(a.fingerprint).String(), notes)...)
 	return a
 }
 

@@ -173,7 +173,7 @@ func (b *Book) Hold(ctx context.Context, receipt ledgers.ID,
 	if err != nil {
 		return Hold{}, false, err
 	}
-	h.keep(notes)
+	h = h.withNotes(notes)
 	if h.Check && len(t.firsts) > 1 {
 		made, err := b.members(ctx, t.firsts[0])
 		if err != nil {

@@ -25,7 +25,7 @@ func TestGoldenIDs(t *testing.T) {
 	payment := ns.MoneyTransfer("USD", "alice", "p-1")
 	daily := []Charge{{Limit: Limit{Name: "daily"}, Subject: "alice", Amount: 99_999}}
 	paid := ledgers.AmountOf(99_999)
-	rows := []struct {
+	rows := []struct { // tidy:table every kind of id
 		name string
 		got  ledgers.ID
 		want string

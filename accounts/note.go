@@ -40,8 +40,8 @@ func noteOf(t ledgers.Transfer) Note { return Note{Lo: t.UserData64, Hi: t.UserD
 // WithNotes returns the attempt with notes, at most [MaxNotes], that are kept on the account of its
 // first charge if it is accepted. The same charges with other notes are another request.
 func (b *Book) WithNotes(a Attempt, notes []Note) Attempt {
-	a.notes = notes
-	a.fingerprint = b.namespace.fingerprint("noted", nil, noted(ledgers.ID(a.fingerprint).String(), notes)...)
+	parts := noted(ledgers.ID(a.fingerprint).String(), notes)
+	a.notes, a.fingerprint = notes, b.namespace.fingerprint("noted", nil, parts...)
 	return a
 }
 
@@ -63,7 +63,7 @@ func (a Attempt) noted(ns Namespace) []ledgers.Transfer {
 	return list
 }
 
-// noted returns the transfers of notes beside what ended a hold, or corrected it.
+// notesBeside returns the transfers of notes beside what ended a hold, or corrected it.
 func (h Hold) notesBeside(ns Namespace, beside ledgers.ID, notes []Note) []ledgers.Transfer {
 	list := make([]ledgers.Transfer, len(notes))
 	for k, n := range notes {
@@ -101,7 +101,7 @@ func (b *Book) membersAndNotes(ctx context.Context, first ledgers.Transfer, besi
 	for i := range ids {
 		ids[i] = b.namespace.MemberTransfer(first.ID, i+1)
 	}
-	found, err := b.lookup(ctx, append(ids, b.namespace.notes(beside)...))
+	found, err := b.lookup(ctx, slices.Concat(ids, b.namespace.notes(beside)))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,14 +116,15 @@ func (b *Book) membersAndNotes(ctx context.Context, first ledgers.Transfer, besi
 	return members, b.namespace.notesIn(found, beside), nil
 }
 
-// keep notes what was noted when the hold was made.
-func (h *Hold) keep(notes []ledgers.Transfer) {
+// withNotes returns the hold with what was noted when it was made.
+func (h Hold) withNotes(notes []ledgers.Transfer) Hold {
 	for _, t := range notes {
 		h.Notes = append(h.Notes, noteOf(t))
 		h.noted = max(0, slices.IndexFunc(h.members, func(m ledgers.Transfer) bool {
 			return m.DebitAccountID == t.DebitAccountID
 		}))
 	}
+	return h
 }
 
 // Note keeps a note on the account of a charge as the n-th of its kind there. It reports false,

@@ -78,7 +78,11 @@ func testNotes(t *testing.T, d desk) {
 	d.wantNotes(t, slots)
 
 	actual := make([]uint64, 2)
-	actual[slices.IndexFunc(h.Charges, func(c accounts.Charge) bool { return c.Limit.Name == "spend" })] = 7
+	for i, c := range h.Charges {
+		if c.Limit.Name == "spend" {
+			actual[i] = 7
+		}
+	}
 	wantOutcome(t, d.settling(t, h, actual, 5).Result, accounts.Accepted)
 	wantOutcome(t, d.settling(t, find(t, d.stranger(), first.Transfer), actual, 5).Result,
 		accounts.Replayed)

@@ -184,8 +184,8 @@ func (l *Limiter) deniedAlready(ctx context.Context, q asked, attempt accounts.A
 	return l.remembered(ctx, q.id, attempt, q.charges, exhausted)
 }
 
-// readFirst denies a request whose accounts lack units, by reading. One whose id was admitted before
-// is answered as it was.
+// readFirst denies a request whose accounts lack units, by reading. One whose id was admitted
+// before is answered as it was.
 func (l *Limiter) readFirst(ctx context.Context, q asked, attempt accounts.Attempt,
 ) (decision Decision, decided bool, err error) {
 	if q.id != "" {

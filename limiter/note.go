@@ -14,7 +14,7 @@ import (
 func spendOnly(limit *Limit) *Error {
 	return &Error{
 		Code: CodeBadRequest, Limit: limit.Name,
-		Detail: fmt.Sprintf("limit %q is a spend budget's: calls are authorized and settled on the budget",
+		Detail: fmt.Sprintf("limit %q is a spend budget's: authorize and settle calls on the budget",
 			limit.Name),
 	}
 }

@@ -23,8 +23,8 @@ type Settlement struct {
 	// CostIn, in place of Cost, is asked for it once it is known what the limit counts: the smallest
 	// units of an asset, or with nil plain units. Its error is what Settle returns.
 	CostIn func(asset *Asset) (uint64, error)
-	// Notes are kept in the ledger beside the settlement, of a reservation that was made with notes and
-	// of no other; they are told whether it is late.
+	// Notes are kept in the ledger beside the settlement, of a reservation that was made with notes
+	// and of no other; they are told whether it is late.
 	Notes func(late bool) []accounts.Note
 	// Members name each account of the reservation once, but those of concurrency limits, which are
 	// given back. A subject may be left empty where the reservation has one account on the limit.

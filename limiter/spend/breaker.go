@@ -106,8 +106,8 @@ type Call struct {
 	Budget  string
 	Subject string
 	Model   string
-	// InputTokens and MaxOutputTokens are the most that the call can take, each at most [MaxTokens] and
-	// not both 0. See [Estimate].
+	// InputTokens and MaxOutputTokens are the most that the call can take, each at most [MaxTokens]
+	// and not both 0. See [Estimate].
 	InputTokens, MaxOutputTokens uint64
 	// ID names the call, as a [limiter.Request]'s does; empty makes each an attempt of its own.
 	ID string
@@ -126,8 +126,8 @@ type Authorization struct {
 	// Transfer is the receipt that the call is settled by; zero of RouteFallback.
 	Transfer ledgers.ID
 	Replayed bool
-	// At is the ledger's time of the answer, and ExpiresAt the one at which what is Reserved comes back
-	// by itself, zero of RouteFallback.
+	// At is the ledger's time of the answer, and ExpiresAt the one at which what is Reserved comes
+	// back by itself, zero of RouteFallback.
 	At, ExpiresAt time.Time
 	Reserved      Amount
 	// Known says whether Remaining, what is free now, was read.

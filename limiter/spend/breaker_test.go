@@ -77,7 +77,7 @@ func TestRunaway(t *testing.T) {
 	clock := newClock()
 	ledger := openLedger(t, clock)
 	n := newNode(t, ledger, clock, spend.Budget{Name: "ai", Tokens: 10_000, USD: 1_000_000})
-	calls, tries := 0, rounds(5_000, 100_000)
+	calls, tries := 0, rounds(2_000, 100_000)
 	entries := 0
 	for i := range tries {
 		a := n.authorize(t, call("worker", 100, 400))
@@ -256,7 +256,8 @@ func TestParallel(t *testing.T) {
 // An id names one call.
 func TestIDs(t *testing.T) {
 	clock := newClock()
-	n := newNode(t, openLedger(t, clock), clock, spend.Budget{Name: "ai", Tokens: 1000, USD: 1_000_000})
+	n := newNode(t, openLedger(t, clock), clock,
+		spend.Budget{Name: "ai", Tokens: 1000, USD: 1_000_000})
 	c := call("alice", 100, 100)
 	c.ID = "one"
 	first := n.passes(t, c)
@@ -318,7 +319,9 @@ func TestOnlySpend(t *testing.T) {
 	clock := newClock()
 	n := newNode(t, openLedger(t, clock), clock, spend.Budget{Name: "ai", Tokens: 1000})
 	ctx := context.Background()
-	request := limiter.Request{Members: []limiter.Member{{Limit: "ai:tokens", Subject: "alice", Cost: 1}}}
+	request := limiter.Request{Members: []limiter.Member{
+		{Limit: "ai:tokens", Subject: "alice", Cost: 1},
+	}}
 	_, err := n.limiter.Check(ctx, request)
 	wantError(t, err, limiter.CodeBadRequest)
 	request.Hold = time.Minute
@@ -340,7 +343,9 @@ func TestOnlySpend(t *testing.T) {
 
 // A text counts as a token for every four characters, whatever their bytes.
 func TestEstimate(t *testing.T) {
-	for text, want := range map[string]uint64{"": 0, "a": 1, "abcd": 1, "abcde": 2, "äöüß": 1, "äöüßé": 2} {
+	for text, want := range map[string]uint64{
+		"": 0, "a": 1, "abcd": 1, "abcde": 2, "äöüß": 1, "äöüßé": 2,
+	} {
 		if got := spend.Estimate(text); got != want {
 			t.Errorf("estimate of %q: got %d, want %d", text, got, want)
 		}

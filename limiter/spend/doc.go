@@ -1,5 +1,5 @@
-// Package spend is a breaker for calls that cost money, such as those to a paid model: a gate before
-// each call, a settlement after it, and the ledger between.
+// Package spend is a breaker for calls that cost money, such as those to a paid model: a gate
+// before each call, a settlement after it, and the ledger between.
 //
 // A [Budget] is two limits of kind budget: of tokens, and of USD in millionths. [Breaker.Authorize]
 // reserves what a call may take of both in one chain, and closes where less than a part of either

@@ -20,8 +20,8 @@ type Event struct {
 	Reason string
 	// Model is the name that the model's number has in the price table, or the number.
 	Model string
-	// InputTokens, OutputTokens, CachedTokens and USD, in millionths, are what was reserved, or booked;
-	// of Correction, what is booked then.
+	// InputTokens, OutputTokens, CachedTokens and USD, in millionths, are what was reserved, or
+	// booked; of Correction, what is booked then.
 	InputTokens, OutputTokens, CachedTokens, USD uint64
 	Estimated, Late                              bool
 	// ExpiresAt is, of Authorized, when what is reserved comes back unless it is settled.

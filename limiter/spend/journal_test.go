@@ -61,7 +61,7 @@ func TestReplay(t *testing.T) {
 		}
 		usage := spend.Usage{Route: spend.Route(1 + random.IntN(3))}
 		if random.IntN(2) == 0 {
-			usage.InputTokens, usage.OutputTokens = count(random.Uint64N(500)), count(random.Uint64N(600))
+			usage.InputTokens, usage.OutputTokens = new(random.Uint64N(500)), new(random.Uint64N(600))
 		}
 		switch random.IntN(10) {
 		case 0: // never settled
@@ -105,7 +105,8 @@ func TestEvents(t *testing.T) {
 	n := newNode(t, openLedger(t, clock), clock, spend.Budget{Name: "ai", Tokens: 1000})
 	receipt := n.passes(t, call("alice", 100, 50)).Transfer
 	n.settle(t, receipt, spend.Usage{
-		Route: spend.RouteModel, InputTokens: count(90), OutputTokens: count(10), CachedTokens: count(80),
+		Route: spend.RouteModel, InputTokens: new(uint64(90)), OutputTokens: new(uint64(10)),
+		CachedTokens: new(uint64(80)),
 	})
 	failed := n.passes(t, call("alice", 7, 0)).Transfer
 	n.settle(t, failed, spend.Usage{Route: spend.RouteError, Error: "rate-limited"})
@@ -164,8 +165,8 @@ func TestPacking(t *testing.T) {
 	n.closes(t, call("alice", 1001, 0), spend.TokenBudget)
 	receipt := n.passes(t, call("alice", 0x12, 0x34)).Transfer
 	n.settle(t, receipt, spend.Usage{
-		Route: spend.RouteError, InputTokens: count(0x56), OutputTokens: count(0x78),
-		CachedTokens: count(0x9), USD: count(0xabcde), Error: "provider-error",
+		Route: spend.RouteError, InputTokens: new(uint64(0x56)), OutputTokens: new(uint64(0x78)),
+		CachedTokens: new(uint64(0x9)), USD: new(uint64(0xabcde)), Error: "provider-error",
 	})
 	n.settle(t, n.passes(t, call("alice", 1, 1)).Transfer, spend.Usage{Route: spend.RouteModel})
 	from, to, err := n.Day("ai", "")
@@ -255,7 +256,7 @@ func TestPlanErrors(t *testing.T) {
 		"spend.models[1].name":      {nil, []spend.Model{ok, {Name: "fast", Number: 2}}},
 		"spend.models[0].number":    {nil, []spend.Model{{Name: "a"}}},
 		"spend.models[1].number":    {nil, []spend.Model{ok, {Name: "slow", Number: 1}}},
-		"spend.models[0].cached":    {nil, []spend.Model{{Name: "a", Number: 1, Cached: spend.MaxPrice + 1}}},
+		"spend.models[0].cached":    {nil, []spend.Model{{Name: "a", Number: 1, Cached: 1e10 + 1}}},
 	} {
 		_, err := spend.NewPlan(row.budgets, row.models)
 		if err == nil || !strings.HasPrefix(err.Error(), want+": ") || !errors.Is(err, limiter.ErrLimit) {

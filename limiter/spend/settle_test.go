@@ -14,33 +14,32 @@ import (
 // big is a budget that no test uses up.
 func big() spend.Budget { return spend.Budget{Name: "ai", Tokens: 1_000_000, USD: 100_000_000} }
 
-func count(n uint64) *uint64 { return &n }
-
 // What each ending books: the report where there is one, else the estimate, and never nothing of a
 // call that was made. 100 in and 50 out are reserved, at 1 and 2 millionths.
 func TestEndings(t *testing.T) {
-	for name, row := range map[string]struct {
+	for name, row := range map[string]struct { // tidy:table every ending
 		usage       spend.Usage
 		tokens, usd uint64
 		estimated   bool
 	}{
 		"Reported": {used(80, 20), 100, 120, false},
 		"Cached": {spend.Usage{
-			Route: spend.RouteModel, InputTokens: count(80), OutputTokens: count(20), CachedTokens: count(60),
+			Route: spend.RouteModel, InputTokens: new(uint64(80)), OutputTokens: new(uint64(20)),
+			CachedTokens: new(uint64(60)),
 		}, 100, 20 + 30 + 40, false},
 		"ProviderPrice": {spend.Usage{
-			Route: spend.RouteModel, InputTokens: count(80), OutputTokens: count(20), USD: count(77),
+			Route: spend.RouteModel, InputTokens: new(uint64(80)), OutputTokens: new(uint64(20)), USD: new(uint64(77)),
 		}, 100, 77, false},
 		"More":          {used(500, 500), 1000, 1500, false},
 		"ReportedZero":  {used(0, 0), 0, 0, false},
 		"NoReport":      {spend.Usage{Route: spend.RouteModel}, 150, 200, true},
-		"NoOutput":      {spend.Usage{Route: spend.RouteModel, InputTokens: count(10)}, 60, 110, true},
-		"OnlyPrice":     {spend.Usage{Route: spend.RouteModel, USD: count(5)}, 150, 5, true},
+		"NoOutput":      {spend.Usage{Route: spend.RouteModel, InputTokens: new(uint64(10))}, 60, 110, true},
+		"OnlyPrice":     {spend.Usage{Route: spend.RouteModel, USD: new(uint64(5))}, 150, 5, true},
 		"Error":         {spend.Usage{Route: spend.RouteError, Error: "timeout"}, 100, 100, true},
-		"ErrorInput":    {spend.Usage{Route: spend.RouteError, InputTokens: count(30)}, 30, 30, false},
-		"ErrorHalf":     {spend.Usage{Route: spend.RouteError, InputTokens: count(30), OutputTokens: count(4)}, 34, 38, false},
+		"ErrorInput":    {spend.Usage{Route: spend.RouteError, InputTokens: new(uint64(30))}, 30, 30, false},
+		"ErrorHalf":     {spend.Usage{Route: spend.RouteError, InputTokens: new(uint64(30)), OutputTokens: new(uint64(4))}, 34, 38, false},
 		"Fallback":      {spend.Usage{Route: spend.RouteFallback, Error: "rate-limited"}, 0, 0, false},
-		"FallbackInput": {spend.Usage{Route: spend.RouteFallback, InputTokens: count(9)}, 9, 9, false},
+		"FallbackInput": {spend.Usage{Route: spend.RouteFallback, InputTokens: new(uint64(9))}, 9, 9, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := newClock()
@@ -175,7 +174,8 @@ func TestExactMoney(t *testing.T) {
 	clock := newClock()
 	n := newNode(t, openLedger(t, clock), clock,
 		spend.Budget{Name: "ai", USD: 10_000_000, CloseAt: 1_000_000})
-	c := spend.Call{Budget: "ai", Subject: "alice", Model: "exact", InputTokens: 600, MaxOutputTokens: 400}
+	c := call("alice", 600, 400)
+	c.Model = "exact"
 	for i := range 2500 {
 		a := n.passes(t, c)
 		if a.Reserved.USD != 4000 {
@@ -208,7 +208,8 @@ func TestRounding(t *testing.T) {
 		t.Errorf("got %d millionths reserved, want 2", a.Reserved.USD)
 	}
 	s := n.settle(t, a.Transfer, spend.Usage{
-		Route: spend.RouteModel, InputTokens: count(1000), OutputTokens: count(1000), CachedTokens: count(400),
+		Route: spend.RouteModel, InputTokens: new(uint64(1000)), OutputTokens: new(uint64(1000)),
+		CachedTokens: new(uint64(400)),
 	})
 	if s.Booked.USD != 353 { // 600 * 0.075 + 400 * 0.01875 + 1000 * 0.300001 = 352.501
 		t.Errorf("got %d millionths booked, want 353", s.Booked.USD)
@@ -221,12 +222,14 @@ func TestBadUsage(t *testing.T) {
 	n := newNode(t, openLedger(t, clock), clock, big())
 	receipt := n.passes(t, call("alice", 100, 50)).Transfer
 	for name, usage := range map[string]spend.Usage{
-		"NoRoute":      {},
-		"Route":        {Route: 4},
-		"Input":        {Route: spend.RouteModel, InputTokens: count(spend.MaxTokens + 1)},
-		"Output":       {Route: spend.RouteModel, OutputTokens: count(spend.MaxTokens + 1)},
-		"Cached":       {Route: spend.RouteModel, InputTokens: count(5), CachedTokens: count(6)},
-		"USD":          {Route: spend.RouteModel, USD: count(spend.MaxBudget + 1)},
+		"NoRoute": {},
+		"Route":   {Route: 4},
+		"Input":   {Route: spend.RouteModel, InputTokens: new(uint64(spend.MaxTokens + 1))},
+		"Output":  {Route: spend.RouteModel, OutputTokens: new(uint64(spend.MaxTokens + 1))},
+		"Cached": {
+			Route: spend.RouteModel, InputTokens: new(uint64(5)), CachedTokens: new(uint64(6)),
+		},
+		"USD":          {Route: spend.RouteModel, USD: new(uint64(spend.MaxBudget + 1))},
 		"Error":        {Route: spend.RouteError, Error: "something"},
 		"ErrorOfModel": {Route: spend.RouteModel, Error: "timeout"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/ledgers"
 	"weir/ledgers/ledgertest"
 	"weir/limiter"
 )
@@ -142,6 +143,47 @@ func TestGroupIDs(t *testing.T) {
 	wantBalance(t, l, "all", "eu", 100, 2, 98)
 }
 
+// What was sent of a group is kept as a published promise: a node of another version has to tell
+// the same request from another. The golden values were computed apart from this code, as those of
+// the ids: SHA-256 over the namespace and the parts, each behind its length. The parts are the kind;
+// of each account, in the order of their ids, the limit, the subject and the cost; of a hold its
+// seconds; then "group", its name, the fields' names and values in the order of the names, and the
+// cost as it was sent.
+func TestGroupFingerprints(t *testing.T) {
+	clock := newClock()
+	driver := openLedger(t, clock)
+	l := newLimiter(t, driver, clock)
+	grouped(t, l, tiers())
+	costly := call("ann", "acme")
+	costly.Cost = 2
+	for name, row := range map[string]struct {
+		request limiter.Request
+		want    string
+	}{
+		"Check":     {named("a", call("ann", "acme")), "01c1d8b7ecd48ed1898ad092dc434039"},
+		"CheckCost": {named("b", costly), "9eaf20cad1ce8e6397e052ecce606e71"},
+		"Hold": {holding(30*time.Second, named("c", call("ann", "acme"))),
+			"9e19bc7ee4668e5dab98ab5f29c026b9"},
+	} {
+		ask := l.Check
+		if row.request.Hold > 0 {
+			ask = l.Reserve
+		}
+		clock.Advance(time.Hour)
+		d, err := ask(t.Context(), row.request)
+		if err != nil || !d.Allowed {
+			t.Fatalf("%s: got %+v, %v, want it allowed", name, d, err)
+		}
+		found, err := driver.LookupTransfers(t.Context(), []ledgers.ID{d.Transfer})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s: got %v, %v, want its first transfer", name, found, err)
+		}
+		if got := ledgers.ID(found[0].UserData128).String(); got != row.want {
+			t.Errorf("%s: got %s, want %s", name, got, row.want)
+		}
+	}
+}
+
 func TestGroupRequestsRefused(t *testing.T) {
 	clock := newClock()
 	l := newLimiter(t, openLedger(t, clock), clock)
@@ -170,11 +212,14 @@ func TestGroupRequestsRefused(t *testing.T) {
 		"ControlInField": {with("user", "a\nb"), "fields.user"},
 		"NotUTF8InField": {with("tenant", "a\xff"), "fields.tenant"},
 		"LongField":      {with("user", strings.Repeat("a", 1025)), "fields.user"},
-		"LongSubject":    {with("user", strings.Repeat("é", 512)), "3077 bytes"}, // acme/ and 6 each
-		"WithMembers":    {both, "either limits, or a group"},
-		"NoGroup":        {noGroup, "either limits, or a group"},
-		"NoCost":         {noCost, `limit "bytes"`},
-		"CheckOfSlots":   {jobs, `limit "slots"`},
+		"LongSubject": { // acme/ and 6 each
+			with("user", strings.Repeat("é", 512)),
+			`fields.tenant, fields.user: on limit "user" the subject has 3077 bytes`,
+		},
+		"WithMembers":  {both, "either limits, or a group"},
+		"NoGroup":      {noGroup, "either limits, or a group"},
+		"NoCost":       {noCost, `limit "bytes"`},
+		"CheckOfSlots": {jobs, `limit "slots"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := l.Check(t.Context(), row.request)

@@ -344,9 +344,14 @@ func (s *Limits) expand(r Request) (members []Member, sent []string, err error) 
 		}
 	}
 	for _, m := range group.Limits {
-		members = append(members, Member{
-			Limit: m.Limit, Subject: m.subject(r.Fields), Cost: r.Cost,
-		})
+		subject := m.subject(r.Fields)
+		err = checkSubject(subject)
+		e, bad := errors.AsType[*Error](err)
+		if bad { // only together they are too long
+			return nil, nil, badRequest("fields.%s: on limit %q the %s",
+				strings.Join(m.Fields, ", fields."), m.Limit, e.Detail)
+		}
+		members = append(members, Member{Limit: m.Limit, Subject: subject, Cost: r.Cost})
 	}
 	cost := ""
 	if r.Cost != DefaultCost {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -36,7 +37,7 @@ func Decode(data []byte, levels int, v any) error {
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
 	if err != nil {
-		return badBody(err)
+		return badBody(err, data)
 	}
 	if len(bytes.TrimLeft(data[d.InputOffset():], " \t\r\n")) > 0 {
 		return refused("the body goes on after its JSON object")
@@ -45,7 +46,7 @@ func Decode(data []byte, levels int, v any) error {
 }
 
 // badBody says what is wrong with a body, without naming our types.
-func badBody(err error) error {
+func badBody(err error, data []byte) error {
 	var syntax *json.SyntaxError
 	var mismatch *json.UnmarshalTypeError
 	switch {
@@ -60,10 +61,27 @@ func badBody(err error) error {
 		if field == "" {
 			field = "the body"
 		}
+		if mismatch.Type.Kind() == reflect.String && strings.HasSuffix(field, freeNames) {
+			field = freeField(data, mismatch.Offset)
+		}
 		return refused("%s: want %s, not %s", field, wanted(mismatch.Type), Clip(mismatch.Value))
 	default:
 		return refused("%s", Clip(strings.TrimPrefix(err.Error(), "json: ")))
 	}
+}
+
+// key is the name of a field.
+var key = regexp.MustCompile(`"([^"]*)"[ \t\r\n]*:`)
+
+// freeField finds the free name of a value that is no string, which begins or ends at an offset of
+// the body: encoding/json does not tell it.
+func freeField(data []byte, offset int64) string {
+	body := bytes.TrimLeft(data, " \t\r\n")
+	keys := key.FindAllSubmatch(body[:min(offset, int64(len(body)))], -1)
+	if len(keys) == 0 {
+		return freeNames
+	}
+	return freeNames + "." + Clip(string(keys[len(keys)-1][1]))
 }
 
 // wanted names a type in the caller's words.

@@ -37,10 +37,18 @@ func TestDecode(t *testing.T) {
 			t.Errorf("got %+v and error %v", b, err)
 		}
 		for text, want := range map[string]string{
-			`{"fields":{"a":"b","a":"c"}}`:        `field "a" is given twice`,
-			`{"fields":{"a":"b","\u0061":"c"}}`:   `unknown field "\\u0061"`,
-			`{"fields":{"a":null}}`:               "a: null is no value",
-			`{"fields":{"A":"b"},"id":"x","X":1}`: `unknown field "X"`,
+			`{"fields":{"a":"b","a":"c"}}`:         `field "fields.a" is given twice`,
+			`{"fields":{"a":"b","\u0061":"c"}}`:    `unknown field "\\u0061"`,
+			`{"fields":{"a":null}}`:                "fields.a: null is no value",
+			`{"fields":{"b":""}}`:                  "fields.b: an empty string is no value",
+			`{"id":"a:b","fields":{"a":1}}`:        "fields.a: want a string, not number",
+			` {"fields":{"x":"y", "a" : {"c":1}}}`: "fields.a: want a string, not object",
+			`{"fields":{"a":["b"],"d":"e"}}`:       "fields.a: want a string, not array",
+			`{"fields":{"x":"\"y\":","a":true}}`:   "fields.a: want a string, not bool",
+			`{"fields":[]}`:                        "fields: want an object, not array",
+			`{"fields":null}`:                      "fields: null is no value",
+			`{"fields":{"a":"b"},"id":1}`:          "id: want a string, not number",
+			`{"fields":{"A":"b"},"id":"x","X":1}`:  `unknown field "X"`,
 		} {
 			err := strict.Decode([]byte(text), 8, &b)
 			if err == nil || err.Error() != want {

@@ -73,7 +73,15 @@ func (w *walk) field() string {
 	if len(w.names) == 0 {
 		return "the body"
 	}
-	return string(w.names[len(w.names)-1])
+	return w.path(w.names[len(w.names)-1])
+}
+
+// path is how a caller knows a field of the innermost object.
+func (w *walk) path(name []byte) string {
+	if w.frames[len(w.frames)-1].free {
+		return freeNames + "." + string(name)
+	}
+	return string(name)
 }
 
 // text looks at what is between the quotes of a string.
@@ -101,7 +109,7 @@ func (w *walk) name(s []byte, top frame) error {
 	}
 	for _, known := range w.names[top.first:] {
 		if bytes.Equal(known, s) {
-			return refused("field %q is given twice", s)
+			return refused("field %q is given twice", w.path(s))
 		}
 	}
 	w.names = append(w.names, s)

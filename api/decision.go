@@ -146,15 +146,18 @@ func denialOf(d *limiter.Decision, answer *wire.Decision, instance string) wire.
 	denied := &d.Limits[d.Denied]
 	wanted := amountOf(denied.Asset, max(1, denied.Cost))
 	detail := fmt.Sprintf("limit %q does not have %v left", denied.Limit, wanted)
+	if denied.Kind == limiter.Budget && denied.Known && denied.Remaining >= max(1, denied.Cost) {
+		detail += " before it closes"
+	}
 	switch {
 	case d.Replayed:
 		detail = fmt.Sprintf("limit %q: this id was denied before and stays denied", denied.Limit)
 	case d.RetryAfter > 0:
-		detail += fmt.Sprintf("; it will in %d s", wholeSeconds(d.RetryAfter))
+		who := "it will"
 		if len(d.Limits) > 1 { // another one may lack units for longer
-			detail = fmt.Sprintf("limit %q does not have %v left; all limits will have in %d s",
-				denied.Limit, wanted, wholeSeconds(d.RetryAfter))
+			who = "all limits will have it"
 		}
+		detail += fmt.Sprintf("; %s in %d s", who, wholeSeconds(d.RetryAfter))
 	}
 	code, kind := wire.CodeQuotaExceeded, wire.TypeQuotaExceeded
 	if denied.Kind == limiter.Credits { // which do not come back: they have to be bought

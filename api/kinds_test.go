@@ -7,6 +7,27 @@ import (
 	"weir/api"
 )
 
+// A denial is explained by what remains, also where that is more than was asked for.
+func TestDenialDetails(t *testing.T) {
+	s := newService(t, api.Options{})
+	s.check(`{"limit":"tokens","subject":"u","cost":94}`).want(t, 200)
+	s.clock.Add(time.Millisecond) // ahead of the ledger
+	for cost, detail := range map[string]string{ // 95 of 100 may be taken
+		"2": `limit "tokens" does not have 2 left before it closes; it will in 60 s`,
+		"0": `limit "tokens" does not have 1 left before it closes; it will in 60 s`,
+		"7": `limit "tokens" does not have 7 left; it will in 60 s`,
+	} {
+		if cost == "0" {
+			s.check(`{"limit":"tokens","subject":"u","cost":1}`).want(t, 200)
+		}
+		s.check(`{"limit":"tokens","subject":"u","cost":`+cost+`}`).want(t, 429, "detail", detail)
+	}
+	s.check(`{"limit":"slow","subject":"u"}`).want(t, 200)
+	s.clock.Add(time.Millisecond)
+	s.check(`{"subject":"u","limits":[{"limit":"slow"},{"limit":"minute"}]}`).want(t, 429, "detail",
+		`limit "slow" does not have 1 left; all limits will have it in 2 s`)
+}
+
 func TestCredits(t *testing.T) {
 	t.Run("OK", func(t *testing.T) {
 		s := newService(t, api.Options{})

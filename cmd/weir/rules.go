@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,11 +142,16 @@ func parseLimit(r *valueReader, assets []limiter.Asset) limiter.Limit {
 		Kind:  limiter.Kind(read(r, "kind", asText)),
 		Asset: read(r, "asset", asText),
 	}
+	if l.Kind == limiter.TransferAmount {
+		r.need("asset")
+	}
+	counted := slices.IndexFunc(assets, func(a limiter.Asset) bool { return a.Code == l.Asset })
+	if l.Asset != "" && counted < 0 { // which says what the quota is
+		r.note("asset", fmt.Errorf("there is no asset %q", l.Asset))
+	}
 	l.Quota = read(r, "quota", func(value any) (uint64, error) {
-		for _, a := range assets {
-			if a.Code == l.Asset {
-				return asMoney(value, a)
-			}
+		if counted >= 0 {
+			return asMoney(value, assets[counted])
 		}
 		return asQuota(value, l.Kind)
 	})

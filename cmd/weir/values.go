@@ -175,6 +175,9 @@ func asQuota(value any, kind limiter.Kind) (uint64, error) {
 	if !ok || unit == "" && !strings.Contains(text, ".") {
 		return asWhole(value, accounts.MaxQuota)
 	}
+	if kind != limiter.Bandwidth && unit == "" {
+		return 0, fmt.Errorf("%q: want a whole number, or an asset whose amount it is", text)
+	}
 	if kind != limiter.Bandwidth {
 		return 0, fmt.Errorf("%q: want a whole number; only %s has sizes", text, limiter.Bandwidth)
 	}

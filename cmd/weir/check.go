@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -14,14 +15,17 @@ func newCheckCommand() *cobra.Command {
 	var a asker
 	var r checkFlags
 	cmd := &cobra.Command{
-		Use:   "check {LIMIT | --limit NAME[=COST]...} SUBJECT | --group NAME --field KEY=VALUE...",
+		Use: "check {LIMIT | --limit NAME[/SUBJECT][=COST]...} SUBJECT" +
+			" | --group NAME --field KEY=VALUE...",
 		Short: "Decide one request and charge it",
 		Long: `Decide one request and charge it: exit with 0 if it is allowed, 1 if it is denied.
 
-With --limit or --group, several limits are decided as one: all are charged or none.`,
+With --limit or --group, several limits are decided as one: all are charged or none. A limit may
+have a subject of its own, behind a slash.`,
 		Example: `  weir check api-requests alice
   weir check egress alice --cost 52000 --id upload-7
   weir check --limit api-requests --limit egress=52000 alice
+  weir check --limit user --limit tenant/acme alice
   weir check --group api --field user=alice --field tenant=acme`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,7 +57,8 @@ func (f *checkFlags) addFlags(cmd *cobra.Command) {
 		"`units` to take (default 1 on request-rate and concurrency limits)")
 	cmd.Flags().StringVar(&f.id, "id", "",
 		"`name` of this attempt: sent again it is charged once and answered the same")
-	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "a limit and perhaps a cost, `NAME[=COST]`")
+	cmd.Flags().StringArrayVar(&f.limits, "limit", nil,
+		"a limit, perhaps with a subject of its own and a cost, `NAME[/SUBJECT][=COST]`")
 	cmd.Flags().StringVar(&f.group, "group", "", "`name` of a group of limits")
 	cmd.Flags().StringArrayVar(&f.fields, "field", nil,
 		"what the group's limits take a subject from, `KEY=VALUE`")
@@ -93,20 +98,28 @@ func (f *checkFlags) request(command string, args []string) (wire.CheckRequest, 
 	return request, err
 }
 
-// parseMembers reads limits with perhaps a cost each, NAME[=COST].
+// member is how a limit is named, perhaps with a subject and a cost: NAME[/SUBJECT][=COST]. No name
+// has a slash or an equals sign. A subject may have both, so that one with an equals sign wants a
+// cost behind it.
+var member = regexp.MustCompile(`^([^/=]*)(/.*?)?(=[^=]*)?$`)
+
+// parseMembers reads limits, each perhaps with a subject and a cost.
 func parseMembers(texts []string) ([]wire.Member, error) {
 	var members []wire.Member
 	for _, text := range texts {
-		name, cost, given := strings.Cut(text, "=")
-		member := wire.Member{Limit: name}
-		if given {
-			amount, err := parseAmount("--limit "+name, cost)
+		parts := member.FindStringSubmatch(text)
+		if parts == nil || parts[2] == "/" {
+			return nil, fmt.Errorf("--limit %s: want NAME[/SUBJECT][=COST]", text)
+		}
+		m := wire.Member{Limit: parts[1], Subject: strings.TrimPrefix(parts[2], "/")}
+		if parts[3] != "" {
+			amount, err := parseAmount("--limit "+parts[1]+parts[2], parts[3][1:])
 			if err != nil {
 				return nil, err
 			}
-			member.Cost = amount
+			m.Cost = amount
 		}
-		members = append(members, member)
+		members = append(members, m)
 	}
 	return members, nil
 }

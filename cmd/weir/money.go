@@ -47,7 +47,7 @@ sent again is answered the same and moves it once, for ever.`,
 	a.addFlags(cmd)
 	addIDFlag(cmd, &id)
 	cmd.Flags().StringArrayVar(&limits, "limit", nil,
-		"a further limit to charge and perhaps a cost, `NAME[=COST]`")
+		"a further limit to charge, perhaps with a subject and a cost, `NAME[/SUBJECT][=COST]`")
 	return cmd
 }
 

@@ -14,7 +14,8 @@ func newReserveCommand() *cobra.Command {
 	var r checkFlags
 	var hold string
 	cmd := &cobra.Command{
-		Use:   "reserve {LIMIT | --limit NAME[=COST]...} SUBJECT | --group NAME --field KEY=VALUE...",
+		Use: "reserve {LIMIT | --limit NAME[/SUBJECT][=COST]...} SUBJECT" +
+			" | --group NAME --field KEY=VALUE...",
 		Short: "Hold units of a limit until they are settled, released or renewed",
 		Long: `Hold what a check would charge: exit with 0 if it is held, 1 if it is denied.
 
@@ -53,12 +54,14 @@ func newSettleCommand() *cobra.Command {
 	var a asker
 	var limits []string
 	cmd := &cobra.Command{
-		Use:   "settle RECEIPT {COST | --limit NAME=COST...}",
+		Use:   "settle RECEIPT {COST | --limit NAME[/SUBJECT]=COST...}",
 		Short: "Book what a reservation really took, and give the rest back",
 		Long: `Book what a reservation really took, and give the rest back. Settled again with the same
-costs it is answered the same. Slots of concurrency limits are given back; they are not named.`,
+costs it is answered the same. Slots of concurrency limits are given back; they are not named. A
+subject is wanted only where the reservation has several on one limit.`,
 		Example: `  weir settle 01a22af6735076bf964d6a7bb5cb6fa4 3120
-  weir settle 01a22af6735076bf964d6a7bb5cb6fa4 --limit llm-tokens=3120 --limit egress=52000`,
+  weir settle 01a22af6735076bf964d6a7bb5cb6fa4 --limit llm-tokens=3120 --limit egress=52000
+  weir settle 01a22af6735076bf964d6a7bb5cb6fa4 --limit tokens/alice=3 --limit tokens/bob=4`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := settleRequest(args[1:], limits)
@@ -74,7 +77,8 @@ costs it is answered the same. Slots of concurrency limits are given back; they 
 		},
 	}
 	a.addFlags(cmd)
-	cmd.Flags().StringArrayVar(&limits, "limit", nil, "a limit and what it took, `NAME=COST`")
+	cmd.Flags().StringArrayVar(&limits, "limit", nil,
+		"a limit and what it took, `NAME[/SUBJECT]=COST`")
 	return cmd
 }
 
@@ -90,7 +94,7 @@ func settleRequest(args, limits []string) (wire.SettleRequest, error) {
 	members, err := parseMembers(limits)
 	for _, m := range members {
 		if err == nil && m.Cost == nil {
-			err = fmt.Errorf("--limit %s: want NAME=COST", m.Limit)
+			err = fmt.Errorf("--limit %s: want NAME[/SUBJECT]=COST", m.Limit)
 		}
 	}
 	return wire.SettleRequest{Limits: members}, err

@@ -145,10 +145,10 @@ func TestGroupIDs(t *testing.T) {
 
 // What was sent of a group is kept as a published promise: a node of another version has to tell
 // the same request from another. The golden values were computed apart from this code, as those of
-// the ids: SHA-256 over the namespace and the parts, each behind its length. The parts are the kind;
-// of each account, in the order of their ids, the limit, the subject and the cost; of a hold its
-// seconds; then "group", its name, the fields' names and values in the order of the names, and the
-// cost as it was sent.
+// the ids: SHA-256 over the namespace and the parts, each behind its length. The parts are the
+// kind; of each account, in the order of their ids, the limit, the subject and the cost; of a hold
+// its seconds; then "group", its name, the names and values of the fields in the order of the
+// names, and the cost as it was sent.
 func TestGroupFingerprints(t *testing.T) {
 	clock := newClock()
 	driver := openLedger(t, clock)

@@ -6,11 +6,11 @@ package httpsource
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"weir/limiter/credit"
@@ -31,9 +31,9 @@ type Options struct {
 	Token string
 	// MaxBody is how many bytes an answer may have; 0 means 64 KiB.
 	MaxBody int64
-	// HTTPClient makes the calls; nil means one that follows no redirects, as these would be given the
-	// token. The gate bounds how long a call takes.
-	HTTPClient *http.Client
+	// Transport makes the calls; nil means one like http.DefaultTransport. The gate bounds how long a
+	// call takes.
+	Transport http.RoundTripper
 }
 
 // Source asks a provider for balances. It is safe for concurrent use.
@@ -70,17 +70,14 @@ func New(template string, fields Fields, options *Options) (*Source, error) {
 	if s.options.MaxBody <= 0 {
 		s.options.MaxBody = defaultMaxBody
 	}
-	if s.options.HTTPClient == nil {
+	if s.options.Transport == nil {
 		transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
 		standard, ok := http.DefaultTransport.(*http.Transport)
 		if ok { // a program may have put something else there
 			transport = standard.Clone()
 		}
 		transport.MaxIdleConnsPerHost = idleConnections
-		s.options.HTTPClient = &http.Client{
-			Transport:     transport,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
+		s.options.Transport = transport
 	}
 	return s, nil
 }
@@ -106,15 +103,11 @@ func checkTemplate(template string) error {
 	return nil
 }
 
-// leavesPath reports whether a path has parts that mean another place, which servers, and what is
-// in front of them, follow also where they are encoded.
+// leavesPath reports whether a path has parts that mean another place. Servers, and what is in front
+// of them, follow such parts also where they or the slashes beside them are encoded.
 func leavesPath(u *url.URL) bool {
-	for part := range strings.SplitSeq(u.EscapedPath(), "/") {
-		if part == "." || part == ".." {
-			return true
-		}
-	}
-	return false
+	parts := strings.FieldsFunc(u.Path, func(r rune) bool { return r == '/' || r == '\\' })
+	return slices.Contains(parts, ".") || slices.Contains(parts, "..")
 }
 
 // url returns the address of a subject.
@@ -158,21 +151,14 @@ func (s *Source) Fetch(ctx context.Context, subject string) (credit.Answer, erro
 	if s.options.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.options.Token)
 	}
-	response, err := s.options.HTTPClient.Do(request)
+	// A client would follow redirects, and put the URL or a Location, with the subject and what the
+	// query has of secrets, in errors that are logged.
+	response, err := s.options.Transport.RoundTrip(request)
 	if err != nil {
-		return credit.Answer{}, fmt.Errorf("ask the provider: %w", withoutURL(err))
+		return credit.Answer{}, fmt.Errorf("ask the provider: %w", err)
 	}
 	defer response.Body.Close()
 	return s.read(response)
-}
-
-// withoutURL returns what is wrong without the URL, which may have secrets in its query.
-func withoutURL(err error) error {
-	e, ok := errors.AsType[*url.Error](err)
-	if ok {
-		return e.Err
-	}
-	return err
 }
 
 func (s *Source) read(response *http.Response) (credit.Answer, error) {

@@ -71,6 +71,8 @@ func TestNew(t *testing.T) {
 		{"ErrTemplate user", "http://u:p@billing.example/{subject}", only, "", httpsource.ErrTemplate},
 		{"ErrTemplate fragment", "http://billing.example/#{subject}", only, "", httpsource.ErrTemplate},
 		{"ErrTemplate dots", "http://billing.example/../{subject}", only, "", httpsource.ErrTemplate},
+		{"ErrTemplate encoded dots", "http://billing.example/%2e%2E/{subject}", only, "",
+			httpsource.ErrTemplate},
 		{"ErrTemplate escape", "http://billing.example/%zz{subject}", only, "", httpsource.ErrTemplate},
 		{"ErrFields none", "http://billing.example/{subject}", httpsource.Fields{}, "",
 			httpsource.ErrFields},
@@ -102,7 +104,7 @@ func TestSubject(t *testing.T) {
 		"alice":             "alice",
 		"a.b_c~d-e":         "a.b_c~d-e",
 		"...":               "...",
-		"a/../b":            "a%2F..%2Fb",
+		"a/b..c/.d":         "a%2Fb..c%2F.d",
 		"?x=1&y#z":          "%3Fx%3D1%26y%23z",
 		"a b+c%20":          "a%20b%2Bc%2520",
 		"é\x00":             "%C3%A9%00",
@@ -117,7 +119,7 @@ func TestSubject(t *testing.T) {
 			t.Errorf("%q: got %s?%s at %s, want %s in both", subject, path, query, host, escaped)
 		}
 	}
-	for _, subject := range []string{".", ".."} {
+	for _, subject := range []string{".", "..", "a/../b", "../../admin", "./a", `..\..\admin`, "a/.."} {
 		path = ""
 		_, err := s.Fetch(t.Context(), subject)
 		if !errors.Is(err, httpsource.ErrSubject) || path != "" {
@@ -165,6 +167,8 @@ func TestFetch(t *testing.T) {
 		{"OK overdrawn", fields, 200, `{"balance":{"remaining":-7}}`,
 			credit.Answer{Balance: known(0, 0, -7)}, nil},
 		{"OK unlimited without amounts", fields, 200, `{"balance":{"unlimited":true}}`,
+			credit.Answer{Balance: unlimited}, nil},
+		{"OK unlimited with nothing left", fields, 200, `{"balance":{"unlimited":true,"remaining":0}}`,
 			credit.Answer{Balance: unlimited}, nil},
 		{"OK null flags", fields, 200,
 			`{"balance":{"remaining":1,"unlimited":null},"enforced":null}`,
@@ -218,6 +222,8 @@ func TestFetch(t *testing.T) {
 			httpsource.ErrAnswer},
 		{"ErrAnswer text that is no number", fields, 200, `{"balance":{"remaining":"NaN"}}`,
 			credit.Answer{}, httpsource.ErrAnswer},
+		{"ErrAnswer infinity", fields, 200, `{"balance":{"remaining":"-Infinity"}}`,
+			credit.Answer{}, httpsource.ErrAnswer},
 		{"ErrAnswer empty text", fields, 200, `{"balance":{"remaining":""}}`, credit.Answer{},
 			httpsource.ErrAnswer},
 		{"ErrAnswer no boolean", fields, 200, `{"balance":{"remaining":1},"enforced":"yes"}`,
@@ -247,6 +253,35 @@ func TestRedirect(t *testing.T) {
 	_, err := s.Fetch(t.Context(), "a")
 	if !errors.Is(err, httpsource.ErrStatus) || asked {
 		t.Errorf("got %v, followed: %t, want ErrStatus and not", err, asked)
+	}
+}
+
+// What a provider answers does not bring the subject into an error, which is logged.
+func TestRedirectNowhere(t *testing.T) {
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "http://[bad"+r.URL.Path)
+		w.WriteHeader(http.StatusFound)
+	})
+	_, err := source(t, address+"/{subject}", fields, nil).Fetch(t.Context(), "alice")
+	if !errors.Is(err, httpsource.ErrStatus) || strings.Contains(err.Error(), "alice") {
+		t.Errorf("got %v, want ErrStatus without the subject", err)
+	}
+}
+
+// A body that comes a byte at a time ends with the context like one that stalls.
+func TestDrip(t *testing.T) {
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			io.WriteString(w, " ")
+			http.NewResponseController(w).Flush()
+		}
+	})
+	s := source(t, address+"/{subject}", fields, &httpsource.Options{MaxBody: 1 << 40})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := s.Fetch(ctx, "a")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the deadline", err)
 	}
 }
 

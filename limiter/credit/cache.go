@@ -16,7 +16,8 @@ type Cache interface {
 	// Read returns what was last written for a subject, or a zero Entry. It should return when the
 	// context is done; one that does not keeps one of Options.MaxReads until it returns.
 	Read(ctx context.Context, subject string) (Entry, error)
-	// Write replaces the entry of a subject. It is never called by a decision.
+	// Write replaces the entry of a subject. It is never called by a decision. It must return soon
+	// after the context is done: until then it keeps the place of a fetch.
 	Write(ctx context.Context, subject string, entry Entry) error
 }
 

@@ -242,6 +242,28 @@ func TestContract4OnlyReads(t *testing.T) {
 	})
 }
 
+// A write that is stuck keeps no decision waiting either, nor does anything a refresh whose source
+// does not return.
+func TestContract4WriteStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cache{}
+		g := open(t, newProvider(up), &credit.Options{Cache: c})
+		g.Balance(t.Context(), "empty-a")
+		stuck := make(chan struct{})
+		c.stickWrites(stuck)
+		time.Sleep(credit.DefaultDebounce)
+		g.Decide("empty-a") // its refresh learns something and cannot write it
+		synctest.Wait()
+		start := time.Now()
+		blocked, cold := g.Decide("empty-a"), g.Decide("cold")
+		if !blocked.Blocked || cold.Blocked || time.Since(start) != 0 {
+			t.Errorf("got %+v and %+v after %v, want blocked and unknown at once",
+				blocked, cold, time.Since(start))
+		}
+		close(stuck)
+	})
+}
+
 // tidy:table one subtest for each reason to refresh or not
 func TestContract5Refresh(t *testing.T) {
 	rows := []struct {
@@ -273,6 +295,21 @@ func TestContract5Refresh(t *testing.T) {
 			})
 		})
 	}
+	t.Run("exhausted and not enforced", func(t *testing.T) { // which is no answer "blocked"
+		synctest.Test(t, func(t *testing.T) {
+			p := newProvider(func(context.Context, string) (credit.Answer, error) {
+				return credit.Answer{Balance: remaining(0).Balance, Flag: credit.FlagOff}, nil
+			})
+			g := open(t, p, nil)
+			g.Balance(t.Context(), "a")
+			time.Sleep(credit.DefaultStaleAfter)
+			g.Decide("a")
+			synctest.Wait()
+			if p.total() != 1 {
+				t.Errorf("got %d fetches, want no refresh before it is stale", p.total())
+			}
+		})
+	})
 	t.Run("missing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newProvider(up)
@@ -368,6 +405,14 @@ func TestContract6StaleBlocks(t *testing.T) {
 		if p.total() != 4 {
 			t.Errorf("got %d fetches, want 2 and a refresh of each", p.total())
 		}
+		p.now(up)
+		time.Sleep(credit.DefaultDebounce)
+		g.Balance(t.Context(), "rich")
+		synctest.Wait()
+		rich = g.Decide("rich")
+		if rich.Stale {
+			t.Errorf("got %+v, want it refreshed after a read, too", rich)
+		}
 	})
 }
 
@@ -439,6 +484,26 @@ func TestContract7ColdMiss(t *testing.T) {
 			if got.Remaining != 40 {
 				t.Errorf("got %+v, want what was learned later", got)
 			}
+		})
+	})
+	t.Run("does not join a refresh that is stuck for 15 s", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			stuck := make(chan struct{})
+			p := newProvider(func(context.Context, string) (credit.Answer, error) {
+				<-stuck
+				return remaining(1), nil
+			})
+			g := open(t, p, nil)
+			g.Decide("a")
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+			p.now(up)
+			start := time.Now()
+			got := g.Balance(t.Context(), "a")
+			if got.Remaining != 40 || time.Since(start) != 0 {
+				t.Errorf("got %+v after %v, want 40 remaining at once", got, time.Since(start))
+			}
+			close(stuck)
 		})
 	})
 	t.Run("caller gives up", func(t *testing.T) {
@@ -555,6 +620,49 @@ func TestContract8Figures(t *testing.T) {
 			if got.Blocked || !got.Exhausted {
 				t.Errorf("after a day: got %+v, want exhausted and not blocked", got)
 			}
+		})
+	})
+	t.Run("settings of what is kept", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p := newProvider(up)
+			g := open(t, p, &credit.Options{NoneTTL: 5 * time.Second, FlagTTL: time.Minute})
+			g.Balance(t.Context(), "none-a")
+			g.Balance(t.Context(), "empty-a")
+			p.now(failing)
+			time.Sleep(5*time.Second - 1)
+			g.Balance(t.Context(), "none-a")
+			time.Sleep(time.Nanosecond)
+			g.Balance(t.Context(), "none-a")
+			if p.fetches("none-a") != 2 {
+				t.Errorf("got %d fetches, want the second after 5 s", p.fetches("none-a"))
+			}
+			time.Sleep(55*time.Second - 1)
+			before := g.Decide("empty-a")
+			time.Sleep(time.Nanosecond)
+			after := g.Decide("empty-a")
+			if !before.Blocked || after.Blocked {
+				t.Errorf("got %+v, then %+v, want the flag gone after a minute", before, after)
+			}
+		})
+	})
+	t.Run("settings of waits", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := &cache{}
+			g := open(t, newProvider(dead), &credit.Options{
+				Cache: c, ReadBudget: 7 * time.Millisecond, ColdWait: 2 * time.Second,
+			})
+			start := time.Now()
+			g.Balance(t.Context(), "a")
+			if time.Since(start) != 2*time.Second {
+				t.Errorf("a read waited %v, want 2s", time.Since(start))
+			}
+			c.now(hangs(time.Minute))
+			start = time.Now()
+			g.Decide("a")
+			if time.Since(start) != 7*time.Millisecond {
+				t.Errorf("a decision waited %v, want 7ms", time.Since(start))
+			}
+			time.Sleep(time.Hour)
 		})
 	})
 	t.Run("settings", func(t *testing.T) {

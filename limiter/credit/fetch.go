@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -29,6 +30,7 @@ type Answer struct {
 func (g *Gate) fetchCold(ctx context.Context, subject string, v verdict) verdict {
 	ctx, cancel := context.WithTimeout(ctx, g.options.ColdWait)
 	defer cancel()
+	subject = strings.Clone(subject) // which may be a part of a whole request
 	flight := g.flights.DoChan(subject, func() (any, error) { return g.flyCold(subject), nil })
 	select {
 	case result := <-flight:

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -151,6 +152,80 @@ func TestClose(t *testing.T) {
 		if !empty.Blocked || read.Known || p.total() != asked {
 			t.Errorf("closed: got %+v, %+v and %d fetches, want blocked, unknown and none",
 				empty, read, p.total()-asked)
+		}
+	})
+}
+
+// Close returns when the source has: whoever closes a gate may then close what the source uses.
+func TestCloseWaits(t *testing.T) {
+	for name, begin := range map[string]func(*credit.Gate){
+		"refresh": func(g *credit.Gate) { g.Decide("a") },
+		"cold miss": func(g *credit.Gate) {
+			go g.Balance(context.Background(), "a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProvider(func(ctx context.Context, _ string) (credit.Answer, error) {
+					<-ctx.Done()
+					<-time.After(time.Second)
+					return credit.Answer{}, ctx.Err()
+				})
+				g := open(t, p, nil)
+				begin(g)
+				synctest.Wait()
+				start := time.Now()
+				g.Close()
+				if time.Since(start) != time.Second {
+					t.Errorf("closed after %v, want the second that the source takes", time.Since(start))
+				}
+			})
+		})
+	}
+}
+
+// A subject may be a part of a large text, such as a request: what the gate keeps is a copy, so
+// that the text goes.
+func TestSubjectIsCopied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := strings.Repeat("x", 1000) + "decided" + "read"
+		decided, read := text[1000:1007], text[1007:]
+		c := &cache{}
+		g := open(t, newProvider(up), &credit.Options{Cache: c})
+		g.Decide(decided)
+		synctest.Wait()
+		g.Balance(t.Context(), read)
+		for i, subject := range []string{decided, read} {
+			if c.written[i] != subject || unsafe.StringData(c.written[i]) == unsafe.StringData(subject) {
+				t.Errorf("got %q, want a copy of %q", c.written[i], subject)
+			}
+		}
+	})
+}
+
+// A cache that cannot be read again after a fetch is not written, or the flag that it has would be
+// lost; the answer is still the answer to who waits for it.
+func TestCacheUnreadableAfterFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logged
+		registry := prometheus.NewRegistry()
+		c := &cache{}
+		c.now(func(context.Context) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.reads == 3 {
+				return errDown
+			}
+			return nil
+		})
+		g := open(t, newProvider(up), &credit.Options{
+			Cache: c, Logger: log.logger(), Registerer: registry,
+		})
+		got := g.Balance(t.Context(), "empty-a")
+		n := metric(t, registry, "weir_credit_cache_errors_total", "read")
+		if !got.Blocked || log.warnings() != 1 || n != 1 || len(c.written) != 0 {
+			t.Errorf("got %+v, %d warnings, %v failed reads, %d writes, want blocked, 1, 1, none",
+				got, log.warnings(), n, len(c.written))
 		}
 	})
 }

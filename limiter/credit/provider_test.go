@@ -126,7 +126,11 @@ type cache struct {
 	before func(ctx context.Context) error
 	// unwritable fails every write.
 	unwritable bool
-	reads      int
+	// stuck, if not nil, keeps every write until it is closed.
+	stuck chan struct{}
+	reads int
+	// written has the subjects of all writes, as they came.
+	written []string
 	// running is how many reads are under way, and most the highest that was.
 	running, most int
 }
@@ -156,7 +160,14 @@ func (c *cache) Read(ctx context.Context, subject string) (credit.Entry, error) 
 
 func (c *cache) Write(_ context.Context, subject string, entry credit.Entry) error {
 	c.mu.Lock()
+	stuck := c.stuck
+	c.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
+	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.written = append(c.written, subject)
 	if c.unwritable {
 		return errDown
 	}
@@ -172,6 +183,13 @@ func (c *cache) now(before func(ctx context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.before = before
+}
+
+// stickWrites keeps writes from now on until a channel is closed.
+func (c *cache) stickWrites(until chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stuck = until
 }
 
 // atOnce is the most reads that were under way at a time.

@@ -64,7 +64,7 @@ func (r *refreshes) schedule(subject string, now time.Time) scheduled {
 	if len(r.queue) == cap(r.queue) {
 		return dropped
 	}
-	subject = strings.Clone(subject) // which may be a part of a whole request
+	subject = strings.Clone(subject) // as a cold miss does
 	r.queue <- subject               // has room: all who send hold the lock
 	r.pending[subject] = struct{}{}
 	if r.workers == r.options.MaxRefreshes {
@@ -118,7 +118,7 @@ func (r *refreshes) enter(subject string, now time.Time) bool {
 	if r.closed {
 		return false
 	}
-	r.note(strings.Clone(subject), now) // without room refreshes wait, also those of this subject
+	r.note(subject, now) // without room refreshes wait, also those of this subject
 	r.running.Add(1)
 	return true
 }

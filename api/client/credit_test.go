@@ -135,9 +135,13 @@ func TestNewGate(t *testing.T) {
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	wait, _ := g.query.Load("wait")
-	if wait != "true" {
-		t.Error("the server was not told that this can wait for its source")
+	for name, want := range map[string]string{
+		"limit": "credits", "subject": "a", "mode": "mark", "wait": "true",
+	} {
+		got, _ := g.query.Load(name)
+		if got != want {
+			t.Errorf("asked with %s=%v, want %s", name, got, want)
+		}
 	}
 	g.says(503, "")
 	now = now.Add(10 * time.Minute) // stale
@@ -150,5 +154,53 @@ func TestNewGate(t *testing.T) {
 	cancel()
 	if got := gate.Balance(ctx, "b"); got.Known {
 		t.Errorf("got %+v, want unknown", got)
+	}
+}
+
+// A gate in this process says what that of the server says, flag and all.
+func TestNewGateAnswers(t *testing.T) {
+	g, c := startGate(t)
+	for body, want := range map[string]credit.Decision{
+		`{"known":true,"enforced":true,"granted":10,"usage":4,"remaining":6}`: {
+			Known: true, Enforced: true, Granted: 10, Usage: 4, Remaining: 6,
+		},
+		`{"known":true,"enforced":false,"exhausted":true,"granted":5,"usage":7,"remaining":-2}`: {
+			Known: true, Exhausted: true, Granted: 5, Usage: 7, Remaining: -2,
+		},
+		`{"known":true,"enforced":true,"unlimited":true,"remaining":0}`: {
+			Known: true, Enforced: true, Unlimited: true,
+		},
+	} {
+		g.says(200, body)
+		gate, err := c.NewGate("credits", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := gate.Balance(t.Context(), "a")
+		gate.Close()
+		got.Age = 0
+		if got != want {
+			t.Errorf("%s: got %+v, want %+v", body, got, want)
+		}
+	}
+}
+
+// The log of a gate has no subject in it, whatever goes wrong.
+func TestNewGateLogs(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close() // nobody listens there
+	var log strings.Builder
+	gate, err := connect(t, server.URL).NewGate("credits", &credit.Options{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	got := gate.Balance(t.Context(), "alice")
+	if got.Known || !strings.Contains(log.String(), "ask weir") ||
+		strings.Contains(log.String(), "alice") {
+		t.Errorf("got %+v and the log %s, want unknown and a warning without the subject",
+			got, log.String())
 	}
 }

@@ -58,8 +58,9 @@ func (s *Server) creditGate(c echo.Context) error {
 			return badRequest("wait: want true or false")
 		}
 	}
-	if len(subject) > credit.MaxSubject {
-		return badRequest("subject: want at most %d bytes", credit.MaxSubject)
+	err = limiter.CheckSubject(subject)
+	if err != nil {
+		return err
 	}
 	gate := s.options.Gate(limit)
 	if gate == nil {

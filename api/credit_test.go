@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/api"
 	"weir/ledgers/ledgertest"
@@ -53,6 +54,17 @@ func TestTrack(t *testing.T) {
 		s.track(seven).want(t, 200, "spooled", "", "booked", "7")
 		s.call("GET", "/v1/balance?limit=credits&subject=u", "").want(t, 200, "used", "7")
 	})
+	t.Run("LedgerAwaySpoolFull", func(t *testing.T) { // it is no failure of the caller's either
+		s := newService(t, api.Options{})
+		remove := s.ledger.Inject(ledgertest.Fault{Before: errDown, Times: ledgertest.Always})
+		err := s.spool.Close() // it takes nothing more
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.track(seven).want(t, 200, "spooled", "", "dropped", "true", "booked", "0", "overage", "0")
+		remove()
+		s.track(seven).want(t, 200, "dropped", "", "booked", "7") // sent again, as the docs say
+	})
 	t.Run("ErrIDConflict", func(t *testing.T) {
 		s := newService(t, api.Options{})
 		s.track(seven).want(t, 200)
@@ -97,7 +109,13 @@ func (b balances) Fetch(_ context.Context, subject string) (credit.Answer, error
 // newGated serves a gate on the limit "credits" that knows these balances.
 func newGated(t testing.TB, known balances) *service {
 	t.Helper()
-	g, err := credit.New("credits", known, nil)
+	return newGatedAt(t, known, nil)
+}
+
+// newGatedAt is newGated by another clock.
+func newGatedAt(t testing.TB, known balances, now func() time.Time) *service {
+	t.Helper()
+	g, err := credit.New("credits", known, &credit.Options{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +188,7 @@ func TestGate(t *testing.T) {
 		for _, query := range []string{
 			"subject=u&mode=block", "subject=u&mode=", "subject=u&mode=mark&mode=mark", "mode=mark",
 			"subject=", "subject=u&wait=perhaps", "subject=u&x=1", "subject=u&limit=credits",
-			"subject=" + strings.Repeat("u", 1025),
+			"subject=" + strings.Repeat("u", 1025), "subject=a%00b", "subject=%FF", "subject=a%0Ab",
 		} {
 			gate(query).want(t, 400, "code", "bad-request")
 		}
@@ -185,6 +203,22 @@ func TestGateWait(t *testing.T) {
 	s.call("GET", "/v1/gate?limit=credits&subject=empty&wait=true", "").
 		want(t, 402, "code", "credits-exhausted")
 	s.call("GET", "/v1/gate?limit=credits&subject=empty", "").want(t, 402)
+}
+
+// How old a balance is, and whether that is too old, is said; it blocks all the same.
+func TestGateAge(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	s := newGatedAt(t, balances{"empty": {
+		Flag: credit.FlagOn, Balance: credit.Balance{Known: true},
+	}}, func() time.Time { return now })
+	for _, row := range []struct {
+		after      time.Duration
+		age, stale string
+	}{{1500 * time.Millisecond, "1500", "false"}, {4 * time.Minute, "241500", "true"}} {
+		now = now.Add(row.after)
+		s.call("GET", "/v1/gate?limit=credits&subject=empty", "").
+			want(t, 402, "age_ms", row.age, "stale", row.stale)
+	}
 }
 
 func TestGateErrUnauthorized(t *testing.T) {

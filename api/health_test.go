@@ -104,7 +104,7 @@ func TestNewErrRegistered(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	c := newClock()
 	twin := ledgertest.NewTwin(func() uint64 { return uint64(c.Now().UnixNano()) })
-	l := newLimiter(t, twin, c, nil)
+	l := newLimiter(t, twin, c, nil, openSpool(t))
 	_, err := api.New(l, &api.Options{Registry: registry})
 	if err != nil {
 		t.Fatal(err)

@@ -135,6 +135,7 @@ type service struct {
 	registry *prometheus.Registry
 	logs     *logBuffer
 	url      string
+	spool    *limiter.Spool
 }
 
 // newService serves on the embedded ledger over a loopback connection.
@@ -172,7 +173,8 @@ func newServiceOn(t testing.TB, driver ledgers.Driver, c *clock, options api.Opt
 		handler := slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug})
 		options.Logger = slog.New(handler)
 	}
-	s.limiter = newLimiter(t, s.ledger, c, s.registry)
+	s.spool = openSpool(t)
+	s.limiter = newLimiter(t, s.ledger, c, s.registry, s.spool)
 	server, err := api.New(s.limiter, &options)
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +183,18 @@ func newServiceOn(t testing.TB, driver ledgers.Driver, c *clock, options api.Opt
 	return s
 }
 
+func openSpool(t testing.TB) *limiter.Spool {
+	t.Helper()
+	spool, err := limiter.OpenSpool(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { spool.Close() })
+	return spool
+}
+
 func newLimiter(t testing.TB, driver ledgers.Driver, c *clock, r prometheus.Registerer,
+	spool *limiter.Spool,
 ) *limiter.Limiter {
 	t.Helper()
 	id, err := accounts.ParseNamespace(namespace)
@@ -196,11 +209,6 @@ func newLimiter(t testing.TB, driver ledgers.Driver, c *clock, r prometheus.Regi
 	if err != nil {
 		t.Fatal(err)
 	}
-	spool, err := limiter.OpenSpool(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { spool.Close() })
 	l, err := limiter.New(book, limits, &limiter.Options{Registerer: r, Spool: spool})
 	if err != nil {
 		t.Fatal(err)

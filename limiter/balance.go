@@ -181,7 +181,7 @@ func (l *Limiter) account(name, subject string, amount uint64) (charge, error) {
 	if err != nil {
 		return charge{}, err
 	}
-	err = checkSubject(subject)
+	err = CheckSubject(subject)
 	if err != nil {
 		return charge{}, err
 	}

@@ -305,5 +305,5 @@ func (l *Limiter) asset(code, subject string) (Asset, error) {
 	if !ok {
 		return Asset{}, badRequest("there is no asset %q", code)
 	}
-	return asset, checkSubject(subject)
+	return asset, CheckSubject(subject)
 }

@@ -135,7 +135,7 @@ func (l *Limiter) resolve(r Request) (asked, error) {
 		if err != nil {
 			return asked{}, err
 		}
-		err = checkSubject(m.Subject)
+		err = CheckSubject(m.Subject)
 		if err != nil {
 			return asked{}, err
 		}
@@ -198,7 +198,9 @@ func costOn(limit *Limit, cost uint64) (uint64, error) {
 	}
 }
 
-func checkSubject(subject string) error {
+// CheckSubject says whether a text can be a subject: 1 to [MaxSubject] bytes of UTF-8 without
+// control characters. The error is a *Error of CodeBadRequest.
+func CheckSubject(subject string) error {
 	switch {
 	case subject == "":
 		return badRequest("subject is missing")
@@ -345,7 +347,7 @@ func (s *Limits) expand(r Request) (members []Member, sent []string, err error) 
 	}
 	for _, m := range group.Limits {
 		subject := m.subject(r.Fields)
-		err = checkSubject(subject)
+		err = CheckSubject(subject)
 		e, bad := errors.AsType[*Error](err)
 		if bad { // only together they are too long
 			return nil, nil, badRequest("fields.%s: on limit %q the %s",
@@ -370,7 +372,7 @@ func (g *Group) checkField(field, value string) error {
 	case value == "":
 		return badRequest("fields.%s is empty", field)
 	}
-	err := checkSubject(value)
+	err := CheckSubject(value)
 	e, bad := errors.AsType[*Error](err)
 	if bad {
 		return badRequest("fields.%s: %s", field, e.Detail)

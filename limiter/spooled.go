@@ -76,7 +76,7 @@ func (l *Limiter) resume(line []byte) (attempt accounts.Attempt, at uint64, err 
 	charges := make([]accounts.Charge, len(entry.Charges))
 	for i, c := range entry.Charges {
 		if !validName(c.Limit) || c.Ledger == 0 || c.Window == 0 && !c.Posted ||
-			c.Amount > MaxCost || c.Quota > MaxCost || checkSubject(c.Subject) != nil {
+			c.Amount > MaxCost || c.Quota > MaxCost || CheckSubject(c.Subject) != nil {
 			return accounts.Attempt{}, 0, fmt.Errorf("charge %d cannot be", i)
 		}
 		limit := accounts.Limit{

@@ -131,7 +131,7 @@ func (l *Limiter) transferCharges(set *Limits, asset Asset, amount ledgers.Amoun
 		if m.Subject == "" {
 			m.Subject = t.From
 		}
-		err = checkSubject(m.Subject)
+		err = CheckSubject(m.Subject)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -193,7 +193,7 @@ func checkParties(t Transfer) error {
 		return badRequest("from and to are the same")
 	}
 	for _, party := range []struct{ field, subject string }{{"from", t.From}, {"to", t.To}} {
-		err := checkSubject(party.subject)
+		err := CheckSubject(party.subject)
 		e, bad := errors.AsType[*Error](err)
 		if bad {
 			return badRequest("%s: %s", party.field, e.Detail)

@@ -18,6 +18,7 @@ func (s *service) track(body string, headers ...string) answer {
 	return s.call("POST", "/v1/track", body, headers...)
 }
 
+// tidy:table one subtest for each answer
 func TestTrack(t *testing.T) {
 	const seven = `{"limit":"credits","subject":"u","amount":7,"id":"a"}`
 	t.Run("OK", func(t *testing.T) { // also past the balance of 10, and once

@@ -103,8 +103,8 @@ func checkTemplate(template string) error {
 	return nil
 }
 
-// leavesPath reports whether a path has parts that mean another place. Servers, and what is in front
-// of them, follow such parts also where they or the slashes beside them are encoded.
+// leavesPath reports whether a path has parts that mean another place. Servers, and what is in
+// front of them, follow such parts also where they or the slashes beside them are encoded.
 func leavesPath(u *url.URL) bool {
 	parts := strings.FieldsFunc(u.Path, func(r rune) bool { return r == '/' || r == '\\' })
 	return slices.Contains(parts, ".") || slices.Contains(parts, "..")

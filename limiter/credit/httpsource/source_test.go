@@ -119,7 +119,7 @@ func TestSubject(t *testing.T) {
 			t.Errorf("%q: got %s?%s at %s, want %s in both", subject, path, query, host, escaped)
 		}
 	}
-	for _, subject := range []string{".", "..", "a/../b", "../../admin", "./a", `..\..\admin`, "a/.."} {
+	for _, subject := range []string{".", "..", "a/../b", "../admin", "./a", `..\admin`, "a/.."} {
 		path = ""
 		_, err := s.Fetch(t.Context(), subject)
 		if !errors.Is(err, httpsource.ErrSubject) || path != "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,8 @@ const (
 const (
 	// maxGateTime bounds the times of a gate.
 	maxGateTime = 365 * day
+	// maxColdWait bounds how long a call with wait=true waits: a server cuts calls off after 30 s.
+	maxColdWait = 25 * time.Second
 	// maxGateSubjects bounds the subjects that a gate remembers; each takes some 300 bytes.
 	maxGateSubjects = 10_000_000
 )
@@ -118,18 +121,25 @@ func parseGate(r *valueReader) gateRule {
 		NoneTTL:        read(r, "none_ttl", asGateTime),
 		MaxSubjects:    read(r, "max_subjects", asSubjects),
 	}
-	stale, ttl := g.Options.StaleAfter, g.Options.BalanceTTL
-	if stale == 0 {
-		stale = credit.DefaultStaleAfter
-	}
-	if ttl == 0 {
-		ttl = credit.DefaultBalanceTTL
-	}
-	if stale >= ttl {
+	checkGateTimes(r, &g.Options)
+	return g
+}
+
+// checkGateTimes refuses times that mean nothing beside each other.
+func checkGateTimes(r *valueReader, o *credit.Options) {
+	stale := cmp.Or(o.StaleAfter, credit.DefaultStaleAfter)
+	ttl := cmp.Or(o.BalanceTTL, credit.DefaultBalanceTTL)
+	wait := cmp.Or(o.ColdWait, credit.DefaultColdWait)
+	switch {
+	case stale >= ttl:
 		r.note("stale_after", fmt.Errorf("%v: want less than balance_ttl, %v, after which the balance "+
 			"is forgotten", stale, ttl))
+	case wait > maxColdWait:
+		r.note("cold_wait", fmt.Errorf("%v: want at most %v, as no call takes longer", wait, maxColdWait))
+	case o.FetchTimeout > wait:
+		r.note("fetch_timeout", fmt.Errorf("%v: want at most cold_wait, %v, with which a fetch ends",
+			o.FetchTimeout, wait))
 	}
-	return g
 }
 
 // parseProvider reads how the provider of a gate is asked. Neither its URL nor the name of the

@@ -183,10 +183,11 @@ func (s *site) loseWhileChecked(t *testing.T) {
 	}
 }
 
-// TestServeTigerBeetleSIGTERM ends a node under load, again and again: who was answered with yes
-// has paid, and nobody else has.
+// TestServeTigerBeetleSIGTERM ends a node under load, again and again: it is not ready any more and
+// answers all the same, who was answered with yes has paid, and nobody else has.
 func TestServeTigerBeetleSIGTERM(t *testing.T) {
 	cluster := startCluster(t)
+	t.Setenv("WEIR_DRAIN", "2s")
 	dir := t.TempDir()
 	path := clusterConfig(t, dir, cluster.Addresses(), 1,
 		"{name: a, kind: request-rate, quota: 1000000, window: 3600s, on_failure: closed}")
@@ -204,7 +205,16 @@ func TestServeTigerBeetleSIGTERM(t *testing.T) {
 			})
 		}
 		eventually(t, "weir is under load", func() bool { return allowed.Load() > before+200 })
-		err := p.signal(t, syscall.SIGTERM)
+		must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+		eventually(t, "/readyz is 503", func() bool {
+			status, _ := health(t, p.url+"/readyz")
+			return status == http.StatusServiceUnavailable
+		})
+		notReady := allowed.Load()
+		eventually(t, "callers are answered all the same", func() bool {
+			return allowed.Load() > notReady
+		})
+		err := <-p.exited
 		if err != nil {
 			t.Errorf("got %v, want exit status 0; the log:\n%s", err, p.stderr)
 		}

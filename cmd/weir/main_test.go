@@ -101,7 +101,10 @@ func startProcessOn(t testing.TB, config, dir, listen string) *process {
 
 func mustClient(t testing.TB, url string) *client.Client {
 	t.Helper()
-	c, err := client.New(url, &client.Options{Token: testToken, AdminToken: testAdminToken})
+	c, err := client.New(url, &client.Options{
+		Token: testToken, AdminToken: testAdminToken,
+		Timeout: 2 * testWait, // longer than any limit's deadline: who is charged is told so
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -175,7 +175,8 @@ func TestReservationCommands(t *testing.T) {
 		{"balance tokens alice", 0, `\ntokens +alice +1000 +1000 +0 +150 `},
 		{"reserve slots bob", 0, `\nslots +bob +1 +2 +1 +60\n$`},
 		{"reserve slots bob --hold 1h", 0, `\nslots +bob +1 +2 +0 +`},
-		{"reserve slots bob", 1, `^denied`},
+		{"reserve slots bob", 1, `^denied, retry after [^,\n]+\n`}, // no word of an id
+		{"reserve slots bob --id y", 1, `^denied, retry after .*, with a new id\n`},
 		{"settle RECEIPT 1", 2, `^$`},
 		{"renew RECEIPT --hold 2h", 0, `^allowed, transfer [0-9a-f]{32}, held until .*\n.*\nslots +bob +1 `},
 		{"release RECEIPT", 0, `^released, transfer [0-9a-f]{32}\n.*\nslots +bob +1 +0 +0 +1\n$`},

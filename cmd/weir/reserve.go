@@ -41,6 +41,9 @@ comes before, what is held comes back when the time of --hold is over.`,
 			decision, err := weir.Reserve(cmd.Context(), wire.ReservationRequest{
 				CheckRequest: request, HoldSeconds: seconds,
 			})
+			if request.ID == "" { // the client made one, which nobody could send again
+				decision.NewIDRequired = false
+			}
 			return a.decided(cmd, decision, err)
 		},
 	}

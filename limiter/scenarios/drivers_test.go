@@ -50,6 +50,9 @@ var driverTests = []struct {
 	{"Transfers", testTransfers},
 	{"TransferOutcomes", testTransferOutcomes},
 	{"TransfersAtOnce", testTransfersAtOnce},
+	{"SpendInParallel", testSpendInParallel},
+	{"SpendEndings", testSpendEndings},
+	{"SpendRunaway", testSpendRunaway},
 }
 
 // TestKindsEmbedded runs the cases on the embedded ledger, on the clock of the machine.

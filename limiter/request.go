@@ -302,6 +302,8 @@ func (s *Limits) checkMember(before []GroupMember, m GroupMember) (key, reason s
 	case s.list[at].Kind == TransferAmount:
 		return "limit", fmt.Sprintf("%q is of kind %s: only transfers are charged on it",
 			m.Limit, TransferAmount)
+	case s.list[at].Spend:
+		return "limit", fmt.Sprintf("%q is a spend budget's: only calls are charged on it", m.Limit)
 	case twice:
 		return "limit", fmt.Sprintf("%q is named twice", m.Limit)
 	case len(m.Fields) == 0 || len(m.Fields) > MaxMembers:

@@ -2,8 +2,10 @@ package spend_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -339,6 +341,13 @@ func TestOnlySpend(t *testing.T) {
 	}})
 	wantError(t, err, limiter.CodeBadRequest)
 	n.wantUsed(t, "alice", 2, 3)
+	group := limiter.Group{Name: "g", Limits: []limiter.GroupMember{
+		{Limit: "ai:usd", Fields: []string{"user"}},
+	}}
+	_, err = limiter.NewRules(n.Plan().Rules(limiter.Rules{Groups: []limiter.Group{group}}))
+	if !errors.Is(err, limiter.ErrLimit) || !strings.HasPrefix(err.Error(), "groups[0].limits[0].limit") {
+		t.Errorf("a group with a budget's limit: got %v, want it refused", err)
+	}
 }
 
 // A text counts as a token for every four characters, whatever their bytes.

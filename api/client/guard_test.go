@@ -246,6 +246,20 @@ func TestCallEnds(t *testing.T) {
 			b.check(t)
 		})
 	})
+	t.Run("CanceledWhileAway", func(t *testing.T) { // is no outage
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			var reasons recorded
+			for _, failOpen := range []bool{false, true} {
+				r, err := within(t, proxies(502), client.Options{}).NewGuard("llm",
+					&client.GuardOptions{FailOpen: failOpen}).Do(ctx, ask, answers(1, 1), reasons.fallback)
+				if err == nil || r.Route != wire.RouteError || r.Attempts != 0 || len(reasons) > 0 {
+					t.Errorf("got %+v, error %v and fallbacks for %q", r, err, reasons)
+				}
+			}
+		})
+	})
 	t.Run("Deadline", func(t *testing.T) { // of the caller, who wants the fallback by then
 		synctest.Test(t, func(t *testing.T) {
 			b := &budget{tokens: 1000}
@@ -442,6 +456,30 @@ func TestCallHandle(t *testing.T) {
 		if !ok || e.Code != wire.CodeReservationUnknown {
 			t.Errorf("got error %v, want reservation-unknown", err)
 		}
+		err = call.Close() // leaves it to whoever got the error
+		if err != nil {
+			t.Errorf("got error %v, want nothing estimated", err)
+		}
+	})
+	t.Run("Values", func(t *testing.T) { // of the context, such as a trace's, outlive its end
+		type key struct{}
+		b := &budget{tokens: 1000}
+		var seen any
+		b.away = func(_ http.ResponseWriter, r *http.Request) bool {
+			seen = r.Context().Value(key{})
+			return false
+		}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "trace"))
+		call, err := b.guard(t, client.GuardOptions{}).Authorize(ctx, ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		seen = nil
+		err = call.Close()
+		if err != nil || seen != "trace" {
+			t.Errorf("got error %v and value %v", err, seen)
+		}
 	})
 }
 
@@ -507,6 +545,44 @@ func TestRunCap(t *testing.T) {
 		// After n calls of 10, one of 60 fits while 10n+60 <= 100: five of them.
 		if b.spent != 50 || routes[4] != wire.RouteModel || routes[5] != wire.RouteFallback {
 			t.Errorf("got %d tokens by %q, want five calls", b.spent, routes)
+		}
+	})
+	t.Run("UsedUp", func(t *testing.T) { // nobody is asked any more
+		for _, most := range []client.RunCap{{Calls: 1}, {Tokens: 60}, {USDMicros: 60}} {
+			b := &budget{tokens: 1000}
+			g := b.guard(t, client.GuardOptions{Run: most})
+			for range 3 {
+				_, err := g.Do(t.Context(), ask, answers(30, 30), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(b.asked) != 1 {
+				t.Errorf("%+v: got %d authorizations, want 1", most, len(b.asked))
+			}
+		}
+	})
+	t.Run("NotMade", func(t *testing.T) { // counts for nothing
+		b := &budget{tokens: 1000}
+		g := b.guard(t, client.GuardOptions{Run: client.RunCap{Calls: 1, Tokens: 60, USDMicros: 60}})
+		b.away = func(w http.ResponseWriter, r *http.Request) bool {
+			fails(wire.CodeUnknownLimit, "")(w, r)
+			return true
+		}
+		_, err := g.Authorize(t.Context(), ask)
+		if err == nil {
+			t.Error("got no error")
+		}
+		b.away = nil
+		for range 3 {
+			call, err := g.Authorize(t.Context(), ask)
+			if err != nil || call.Route != wire.RouteModel {
+				t.Fatalf("got %+v and error %v, want it authorized", call, err)
+			}
+			_, err = call.Settle(wire.SpendUsage{Route: wire.RouteFallback})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 	t.Run("ClosedGate", func(t *testing.T) { // takes nothing of the run

@@ -86,7 +86,7 @@ func (s *Server) creditGate(c echo.Context) error {
 func gateOf(limit, subject string, d *credit.Decision) wire.Gate {
 	return wire.Gate{
 		Limit: limit, Subject: subject, Blocked: d.Blocked, Exhausted: d.Exhausted,
-		Enforced: d.Enforced, Known: d.Known, Unlimited: d.Unlimited,
+		Enforced: d.Enforced, None: d.None, Known: d.Known, Unlimited: d.Unlimited,
 		Granted: exact(d.Granted), Usage: exact(d.Usage), Remaining: exact(d.Remaining),
 		Stale: d.Stale, AgeMS: int64(d.Age / time.Millisecond),
 	}

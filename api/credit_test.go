@@ -160,10 +160,13 @@ func TestGate(t *testing.T) {
 		gate("subject=rich").wantHeader(t, "Cache-Control", "no-store")
 	})
 	t.Run("Unknown", func(t *testing.T) { // whatever there is not to know, it passes
-		for _, subject := range []string{"none", "stranger", "%F0%9F%A6%A6"} {
+		for subject, none := range map[string]string{
+			"none": "true", "stranger": "", "%F0%9F%A6%A6": "",
+		} {
 			gate("subject="+subject).want(t, 200, "blocked", "false", "known", "false",
-				"remaining", "0")
-			gate("subject="+subject+"&wait=true").want(t, 200, "blocked", "false", "known", "false")
+				"remaining", "0", "none", none)
+			gate("subject="+subject+"&wait=true").want(t, 200, "blocked", "false", "known", "false",
+				"none", none)
 		}
 	})
 	t.Run("Blocked", func(t *testing.T) {

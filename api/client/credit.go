@@ -58,7 +58,8 @@ type gateSource struct {
 }
 
 // Fetch asks the server, which may wait for its own source. That the server does not know is no
-// word that there is no balance: it may have just started, or its source may be down.
+// word that there is no balance: it may have just started, or its source may be down. Only where
+// its source has said so does the server, too.
 func (s *gateSource) Fetch(ctx context.Context, subject string) (credit.Answer, error) {
 	gate, err := s.client.gate(ctx, url.Values{
 		"limit": {s.limit}, "subject": {subject}, "mode": {wire.ModeMark}, "wait": {"true"},
@@ -66,12 +67,15 @@ func (s *gateSource) Fetch(ctx context.Context, subject string) (credit.Answer, 
 	if err != nil {
 		return credit.Answer{}, fmt.Errorf("ask weir: %w", withoutURL(err))
 	}
-	if !gate.Known {
-		return credit.Answer{}, ErrUnknownBalance
-	}
 	flag := credit.FlagOff
 	if gate.Enforced {
 		flag = credit.FlagOn
+	}
+	switch {
+	case gate.None:
+		return credit.Answer{Flag: flag}, nil
+	case !gate.Known:
+		return credit.Answer{}, ErrUnknownBalance
 	}
 	return credit.Answer{Flag: flag, Balance: credit.Balance{
 		Known: true, Granted: gate.Granted, Usage: gate.Usage, Remaining: gate.Remaining,

@@ -160,6 +160,7 @@ func TestNewGate(t *testing.T) {
 // A gate in this process says what that of the server says, flag and all.
 func TestNewGateAnswers(t *testing.T) {
 	g, c := startGate(t)
+	asked := int32(0)
 	for body, want := range map[string]credit.Decision{
 		`{"known":true,"enforced":true,"granted":10,"usage":4,"remaining":6}`: {
 			Known: true, Enforced: true, Granted: 10, Usage: 4, Remaining: 6,
@@ -167,6 +168,7 @@ func TestNewGateAnswers(t *testing.T) {
 		`{"known":true,"enforced":false,"exhausted":true,"granted":5,"usage":7,"remaining":-2}`: {
 			Known: true, Exhausted: true, Granted: 5, Usage: 7, Remaining: -2,
 		},
+		`{"known":false,"none":true,"enforced":true}`: {None: true, Enforced: true},
 		`{"known":true,"enforced":true,"unlimited":true,"remaining":0}`: {
 			Known: true, Enforced: true, Unlimited: true,
 		},
@@ -177,10 +179,13 @@ func TestNewGateAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := gate.Balance(t.Context(), "a")
+		gate.Balance(t.Context(), "a") // is remembered
 		gate.Close()
 		got.Age = 0
-		if got != want {
-			t.Errorf("%s: got %+v, want %+v", body, got, want)
+		asked++
+		if got != want || g.calls.Load() != asked {
+			t.Errorf("%s: got %+v after %d calls, want %+v after %d", body, got, g.calls.Load(), want,
+				asked)
 		}
 	}
 }

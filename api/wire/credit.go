@@ -43,6 +43,8 @@ type Gate struct {
 	// Exhausted says that the balance is known, not unlimited, and has nothing remaining.
 	Exhausted bool `json:"exhausted"`
 	Enforced  bool `json:"enforced"`
+	// None says that there is no balance: the gate's source said so, lately.
+	None bool `json:"none,omitempty"`
 	// Known says that there is a balance. Without it the figures are 0 and mean nothing.
 	Known     bool `json:"known"`
 	Unlimited bool `json:"unlimited"`

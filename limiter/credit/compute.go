@@ -35,6 +35,8 @@ type Decision struct {
 	Exhausted bool
 	// Enforced says that the flag is on, or that the limit is always enforced.
 	Enforced bool
+	// None says that there is no balance: the source said so, less than Options.NoneTTL ago.
+	None bool
 	// Known says that there is a balance. Without it the figures are 0.
 	Known     bool
 	Granted   int64
@@ -119,7 +121,7 @@ func (o *Options) judge(e Entry, now time.Time) verdict {
 		v.refresh = v.Stale || v.Blocked
 		return v
 	}
-	none := !e.Balance.Known && age >= 0 && age < o.NoneTTL
-	v.missing, v.refresh = !none, !none
+	v.None = !e.Balance.Known && age >= 0 && age < o.NoneTTL
+	v.missing, v.refresh = !v.None, !v.None
 	return v
 }

@@ -89,8 +89,8 @@ func TestContract2LayersAllow(t *testing.T) {
 				return credit.Answer{Flag: credit.FlagOn}, nil
 			}), nil)
 			got := g.Balance(t.Context(), "a")
-			if got != (credit.Decision{Enforced: true}) {
-				t.Errorf("got %+v, want enforced and nothing else", got)
+			if got != (credit.Decision{Enforced: true, None: true}) {
+				t.Errorf("got %+v, want enforced, none, and nothing else", got)
 			}
 		})
 	})
@@ -530,17 +530,24 @@ func TestContract7ColdMiss(t *testing.T) {
 			g := open(t, p, nil)
 			for range 60 {
 				got := g.Balance(t.Context(), "none-a")
-				if got.Known {
-					t.Errorf("got %+v, want unknown", got)
+				if got.Known || !got.None {
+					t.Errorf("got %+v, want that there is none", got)
 				}
 				time.Sleep(time.Second)
 			}
-			if p.total() != 1 {
-				t.Errorf("got %d fetches in 60 s, want 1", p.total())
+			p.now(failing)
+			got := g.Decide("none-a")
+			if got.None {
+				t.Errorf("after 60 s: got %+v, want unknown", got)
+			}
+			synctest.Wait()
+			p.now(up)
+			if p.total() != 2 {
+				t.Errorf("got %d fetches, want 1 in 60 s and the refresh", p.total())
 			}
 			g.Balance(t.Context(), "none-a")
-			if p.total() != 2 {
-				t.Errorf("got %d fetches after 60 s, want 2", p.total())
+			if p.total() != 3 {
+				t.Errorf("got %d fetches after 60 s, want 3", p.total())
 			}
 		})
 	})
@@ -548,9 +555,12 @@ func TestContract7ColdMiss(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newProvider(failing)
 			g := open(t, p, nil)
-			g.Balance(t.Context(), "a")
+			failed := g.Balance(t.Context(), "a")
 			p.now(dead)
-			g.Balance(t.Context(), "a")
+			silent := g.Balance(t.Context(), "a")
+			if failed.None || silent.None {
+				t.Errorf("got %+v and %+v, want nothing said for certain", failed, silent)
+			}
 			p.now(up)
 			got := g.Balance(t.Context(), "a")
 			if got.Remaining != 40 || p.total() != 3 {

@@ -204,6 +204,7 @@ func TestGateWait(t *testing.T) {
 	known := balances{}
 	s := newGated(t, known)
 	known["empty"] = credit.Answer{Flag: credit.FlagOn, Balance: credit.Balance{Known: true}}
+	s.call("GET", "/v1/gate?limit=credits&subject=empty", "").want(t, 200, "known", "false")
 	s.call("GET", "/v1/gate?limit=credits&subject=empty&wait=true", "").
 		want(t, 402, "code", "credits-exhausted")
 	s.call("GET", "/v1/gate?limit=credits&subject=empty", "").want(t, 402)

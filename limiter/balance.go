@@ -167,11 +167,15 @@ func changeRefused(c Change, limit *Limit, result accounts.Result, b accounts.Ba
 				limit.text(b.Quota), limit.text(c.Amount), limit.text(accounts.MaxQuota)),
 		}
 	default:
-		return &Error{
+		e := &Error{
 			Code: CodeQuotaInUse, Limit: c.Limit, Free: b.Remaining, NewIDRequired: result.Burnt,
 			Detail: fmt.Sprintf("%s cannot be revoked: %s is free",
 				limit.text(c.Amount), limit.text(b.Remaining)),
 		}
+		if b.Remaining < c.Amount {
+			return e
+		}
+		return e.again(result, c.ID)
 	}
 }
 

@@ -256,6 +256,15 @@ func TestRevocationOutrun(t *testing.T) {
 		t.Errorf("the unspent id for what is free: got %+v, %v, want it made", made, err)
 	}
 	wantBalance(t, l, "api", "s", 3, 3, 0)
+	clock.Advance(2 * time.Hour) // 3 are free again
+	grant(t, l, "g", "api", "s", 2)
+	revoke.ID, revoke.Amount = "r", 4
+	_, err = l.Revoke(context.Background(), revoke)
+	e, ok = errors.AsType[*limiter.Error](err)
+	if !ok || e.Code != limiter.CodeQuotaInUse || !e.NewIDRequired ||
+		e.Detail != `id "r" was refused before and stays refused` {
+		t.Errorf("the spent id with enough free: got %v, want that it stays refused", err)
+	}
 }
 
 // A remembered denial stays one while the ledger is away, also over several limits, whose figures

@@ -151,7 +151,8 @@ func testTransferOutcomes(t *testing.T, s stage) {
 // Concurrent transfers over two nodes: totals are conserved to the unit, and each limit has taken
 // what its subject paid, never more than the quota.
 func testTransfersAtOnce(t *testing.T, s stage) {
-	const subjects, deposit = 10, 1_500_00
+	const deposit = 1_500_00
+	subjects, transfers := rounds(10, 100), rounds(300, 10_000)
 	a, b := s.pair(t, moneyRules(t, time.Hour))
 	name := func(i int) string { return fmt.Sprint("subject ", i) }
 	for i := range subjects {
@@ -160,9 +161,9 @@ func testTransfersAtOnce(t *testing.T, s stage) {
 	random := rand.New(rand.NewPCG(5, 6))
 	var mu sync.Mutex
 	var callers sync.WaitGroup
-	var paid, got [subjects]uint64
+	paid, got := make([]uint64, subjects), make([]uint64, subjects)
 	outcomes := map[string]int{}
-	for i := range rounds(300, 10_000) {
+	for i := range transfers {
 		from := random.IntN(subjects)
 		to := (from + 1 + random.IntN(subjects-1)) % subjects
 		cents := 1 + random.Uint64N(150_00)
@@ -190,7 +191,7 @@ func testTransfersAtOnce(t *testing.T, s stage) {
 	callers.Wait()
 	t.Logf("outcomes: %v", outcomes)
 	if outcomes["made"] == 0 || outcomes["denied"] == 0 ||
-		outcomes["made"]+outcomes["denied"]+outcomes["insufficient-funds"] != rounds(300, 10_000) {
+		outcomes["made"]+outcomes["denied"]+outcomes["insufficient-funds"] != transfers {
 		t.Errorf("got %v, want some made and some denied, and no failure", outcomes)
 	}
 	for i := range subjects {

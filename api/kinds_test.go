@@ -11,7 +11,7 @@ import (
 func TestDenialDetails(t *testing.T) {
 	s := newService(t, api.Options{})
 	s.check(`{"limit":"tokens","subject":"u","cost":94}`).want(t, 200)
-	s.clock.Add(time.Millisecond) // ahead of the ledger
+	s.clock.Add(time.Millisecond)
 	for cost, detail := range map[string]string{ // 95 of 100 may be taken
 		"2": `limit "tokens" does not have 2 left before it closes; it will in 60 s`,
 		"0": `limit "tokens" does not have 1 left before it closes; it will in 60 s`,

@@ -77,6 +77,8 @@ func TestReserve(t *testing.T) {
 			s.reserve(`{"limit":"site","subject":"u","hold_seconds":`+hold+`}`).
 				want(t, 400, "detail", detail)
 		}
+		s.reserve(`{"limit":"site","subject":"u","cost":-1,"hold_seconds":60}`).want(t, 400, "detail",
+			"cost: want a whole number from 0 to 999999999999999, not number -1")
 		s.reserve(`{"limit":"site","subject":"u"}`).want(t, 400)
 		s.reserve(`{"limit":"daily-usd","subject":"u","cost":"1.00","hold_seconds":1}`).want(t, 400)
 		s.check(`{"limit":"site","subject":"u","hold_seconds":60}`).want(t, 400)

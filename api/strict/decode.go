@@ -57,7 +57,7 @@ func badBody(err error, data []byte) error {
 	case errors.As(err, &syntax):
 		return refused("the body is not JSON: byte %d: %v", syntax.Offset, syntax)
 	case errors.As(err, &mismatch):
-		field := mismatch.Field
+		field := ourType.ReplaceAllString(mismatch.Field, "")
 		if field == "" {
 			field = "the body"
 		}
@@ -69,6 +69,10 @@ func badBody(err error, data []byte) error {
 		return refused("%s", Clip(strings.TrimPrefix(err.Error(), "json: ")))
 	}
 }
+
+// ourType is what encoding/json puts into a path for a struct that is embedded: the names of our
+// fields are in lower case.
+var ourType = regexp.MustCompile(`\b[A-Z][A-Za-z]*\.`)
 
 // key is the name of a field.
 var key = regexp.MustCompile(`"([^"]*)"[ \t\r\n]*:`)

@@ -7,21 +7,21 @@ import (
 	"weir/api/strict"
 )
 
-type body struct {
+type Body struct {
 	Name string         `json:"name"`
 	More map[string]any `json:"more"`
 }
 
 func TestDecode(t *testing.T) {
 	t.Run("OK", func(t *testing.T) {
-		var b body
+		var b Body
 		err := strict.Decode([]byte(` {"name":"\ud83e\udda6","more":{"a":"b"}} `), 8, &b)
 		if err != nil || b.Name != "🦦" || b.More["a"] != "b" {
 			t.Errorf("got %+v and error %v", b, err)
 		}
 	})
 	t.Run("Levels", func(t *testing.T) { // what is deeper is not looked at
-		var b body
+		var b Body
 		err := strict.Decode([]byte(`{"more":{"a":null}}`), 1, &b)
 		if err != nil {
 			t.Errorf("got error %v", err)
@@ -69,12 +69,24 @@ func TestDecode(t *testing.T) {
 		"ErrHalf":    {`{"name":"\ud83e"}`, "name: half of a surrogate pair is no character"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var b body
+			var b Body
 			err := strict.Decode([]byte(test.text), 8, &b)
 			var refused strict.Error
 			if !errors.As(err, &refused) || err.Error() != test.want {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
 		})
+	}
+}
+
+// The name of a type of ours is nobody's business.
+func TestDecodeEmbedded(t *testing.T) {
+	var b struct {
+		Body
+		Seconds int64 `json:"seconds"`
+	}
+	err := strict.Decode([]byte(`{"seconds":1,"name":2}`), 8, &b)
+	if err == nil || err.Error() != "name: want a string, not number" {
+		t.Errorf("got error %v", err)
 	}
 }

@@ -16,7 +16,7 @@ type Result struct {
 	Reason string
 	// Attempts is how many calls to the model were made.
 	Attempts int
-	// Settlement is that of the last attempt, nil if there was none.
+	// Settlement is that of the last attempt, nil if there was none or it is Unsettled.
 	Settlement *wire.SpendSettlement
 	// Err is why the last attempt failed or weir could not say, nil if neither was so.
 	Err error
@@ -96,6 +96,7 @@ func (c *Call) attempt(ctx context.Context, model func(context.Context) (wire.Sp
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
+	result.Settlement = nil
 	usage, err := wire.SpendUsage{}, errPanicked
 	defer func() {
 		var settlement wire.SpendSettlement

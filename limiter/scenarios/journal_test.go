@@ -195,7 +195,8 @@ func (r record) taken(at uint64) uint64 {
 }
 
 // prove compares the answers with the journal: units charged + overage + dropped are the answers
-// allowed, each id once; no account ever held more than its quota; and who was denied was denied
+// allowed, each id once, and also where all that its caller was told is that it has expired, which
+// only an admitted id can; no account ever held more than its quota; and who was denied was denied
 // while the quota was taken. The nodes must have settled.
 func (l *tally) prove(t testing.TB, nodes ...*node) {
 	t.Helper()
@@ -216,7 +217,8 @@ func (l *tally) proveUnits(t testing.TB, nodes ...*node) map[string]map[string]r
 			allowed[a.limit] = map[string]uint64{}
 		}
 		name := fmt.Sprintf("%s/%s/%s", a.limit, a.subject, a.id)
-		if a.err == nil && a.Allowed && (a.id == "" || !seen[name]) {
+		admitted := a.err == nil && a.Allowed || a.kind() == string(limiter.CodeIDExpired)
+		if admitted && (a.id == "" || !seen[name]) {
 			allowed[a.limit][a.subject]++
 			seen[name] = true
 		} else {

@@ -418,6 +418,19 @@ func TestServeAssetsStay(t *testing.T) {
 			t.Errorf("got %v, want the asset refused", err)
 		}
 	}
+	t.Run("away at the start", func(t *testing.T) { // it is served, and ends once the ledger tells
+		changed := with(3, 7)
+		faulty := faultyLedger(changed, true)
+		s, err := newService(t.Context(), changed, slog.New(slog.DiscardHandler), "", "")
+		must(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- s.run(t.Context(), nil, io.Discard) }()
+		faulty.back()
+		err = <-ended
+		if !errors.Is(err, accounts.ErrAsset) {
+			t.Errorf("got %v, want it ended for the asset", err)
+		}
+	})
 	t.Run("left out and put in by a reload", func(t *testing.T) {
 		s, _ := startService(t, c) // without assets
 		for _, step := range []struct{ scale, assets int }{{3, 0}, {2, 1}} {

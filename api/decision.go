@@ -100,9 +100,7 @@ func decisionOf(d *limiter.Decision) wire.Decision {
 		Allowed: d.Allowed, Transfer: receipt(d.Transfer), Replayed: d.Replayed, Degraded: d.Degraded,
 		At: wire.Time{Time: d.At}, Limits: make([]wire.State, len(d.Limits)),
 		RetryAfterMS: int64(d.RetryAfter / time.Millisecond), NewIDRequired: d.NewIDRequired,
-	}
-	if !d.ExpiresAt.IsZero() {
-		answer.ExpiresAt = &wire.Time{Time: d.ExpiresAt}
+		ExpiresAt: timeOrNil(d.ExpiresAt),
 	}
 	if d.IDNotRecorded {
 		answer.IDRecorded = new(false)

@@ -48,12 +48,8 @@ func holdOf(seconds int64) (time.Duration, error) {
 
 // settle books what a reservation really took.
 func (s *Server) settle(c echo.Context) error {
-	held, err := receiptOf(c)
-	if err != nil {
-		return err
-	}
 	var body wire.SettleRequest
-	err = readJSON(c, &body)
+	held, err := receiptAndJSON(c, &body)
 	if err != nil {
 		return err
 	}
@@ -76,12 +72,8 @@ func (s *Server) settle(c echo.Context) error {
 
 // giveBack releases what a reservation holds, or what a check took.
 func (s *Server) giveBack(c echo.Context) error {
-	held, err := receiptOf(c)
-	if err != nil {
-		return err
-	}
 	var body struct{}
-	err = readJSON(c, &body)
+	held, err := receiptAndJSON(c, &body)
 	if err != nil {
 		return err
 	}
@@ -94,12 +86,8 @@ func (s *Server) giveBack(c echo.Context) error {
 
 // renew holds the same for longer.
 func (s *Server) renew(c echo.Context) error {
-	held, err := receiptOf(c)
-	if err != nil {
-		return err
-	}
 	var body wire.RenewRequest
-	err = readJSON(c, &body)
+	held, err := receiptAndJSON(c, &body)
 	if err != nil {
 		return err
 	}
@@ -114,14 +102,14 @@ func (s *Server) renew(c echo.Context) error {
 	return s.sendDecision(c, &d)
 }
 
-// receiptOf returns the receipt in a call's path. An Idempotency-Key is of no use beside it: the
-// receipt and what is asked for tell a call that is made again.
-func receiptOf(c echo.Context) (ledgers.ID, error) {
+// receiptAndJSON returns the receipt in a call's path and reads the body. An Idempotency-Key is of
+// no use beside it: the receipt and what is asked for tell a call that is made again.
+func receiptAndJSON(c echo.Context, body any) (ledgers.ID, error) {
 	id, err := ledgers.ParseID(c.Param("transfer"))
 	if err != nil || id.IsZero() {
 		return ledgers.ID{}, badRequest("want a receipt of 32 lower-case hex digits in the path")
 	}
-	return id, nil
+	return id, readJSON(c, body)
 }
 
 // sendSettled says what became of a reservation.

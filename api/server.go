@@ -20,6 +20,7 @@ import (
 
 	"weir/limiter"
 	"weir/limiter/credit"
+	"weir/limiter/spend"
 )
 
 // What a connection may take.
@@ -44,6 +45,8 @@ type Options struct {
 	LedgerUp func() bool
 	// Gate returns the credit gate of a limit, nil for one that has none. nil means that none has.
 	Gate func(limit string) *credit.Gate
+	// Spend authorizes and settles calls on spend budgets; nil means that there are none.
+	Spend *spend.Breaker
 	// Registry takes the server's metrics and is what /metrics shows; nil means one of its own.
 	Registry *prometheus.Registry
 	// Logger takes a line for each call: at level debug for successes and denials, info for what
@@ -105,6 +108,12 @@ func New(l *limiter.Limiter, options *Options) (*Server, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	var err error
+	if s.options.Spend == nil {
+		s.options.Spend, err = noSpend(l)
+		if err != nil {
+			return nil, err
+		}
+	}
 	s.metrics, err = newMetrics(s.options.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)

@@ -17,6 +17,7 @@ import (
 
 	"weir/accounts"
 	"weir/limiter"
+	"weir/limiter/spend"
 )
 
 // What holds where neither the config nor the environment nor a flag says otherwise.
@@ -52,7 +53,7 @@ const (
 var (
 	configKeys = []string{
 		"listen", "data", "drain", "ledger", "namespace", "revision", "retention",
-		"assets", "limits", "groups", "gates",
+		"assets", "limits", "groups", "gates", "spend",
 	}
 	ledgerKeys = []string{"driver", "cluster", "addresses"}
 	// settings are the keys that the environment and flags may override.
@@ -71,9 +72,11 @@ type config struct {
 	Driver    driver
 	Cluster   cluster // with a driver that needs one
 	Namespace accounts.Namespace
-	Retention time.Duration // how long transfers are kept; 0 keeps all
-	Limits    *limiter.Limits
+	Retention time.Duration   // how long transfers are kept; 0 keeps all
+	Limits    *limiter.Limits // those of the spend budgets included
 	Gates     []gateRule
+	Spend     *spend.Plan
+	Models    []spend.Model // of the plan
 }
 
 // loadConfig reads the config from a file, from the environment and from flags, of which the last
@@ -157,7 +160,11 @@ func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %q: want host:port, as in %s", c.Listen, defaultListen)
 	}
-	c.Limits, err = parseRules(file, uint32(revision))
+	c.Spend, c.Models, err = parseSpend(file["spend"])
+	if err != nil {
+		return nil, err
+	}
+	c.Limits, err = parseRules(file, uint32(revision), c.Spend)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +232,7 @@ func newSettingReader(file map[string]any, flags *pflag.FlagSet) (*settingReader
 		}
 	}
 	alone := maps.Clone(file)
-	for _, list := range []string{"assets", "limits", "groups", "gates"} {
+	for _, list := range []string{"assets", "limits", "groups", "gates", "spend"} {
 		delete(alone, list) // viper would change the case of keys in them
 	}
 	err := v.MergeConfigMap(alone)

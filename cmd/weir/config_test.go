@@ -101,12 +101,27 @@ func TestConfigWorking(t *testing.T) {
 			for _, g := range c.Gates {
 				got = append(got, describeGate(g))
 			}
+			got = append(got, describeSpend(c)...)
 			want := wants(t, path)
 			if strings.Join(got, "\n") != strings.Join(want, "\n") {
 				t.Errorf("got limits\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		})
 	}
+}
+
+// describeSpend says all that a config says of what calls may spend and cost.
+func describeSpend(c *config) []string {
+	var lines []string
+	for _, b := range c.Spend.Budgets() {
+		lines = append(lines, fmt.Sprint("spend ", b.Name, " ", b.Tokens, " ", b.USD, " ", b.CloseAt,
+			" ", b.Hold))
+	}
+	for _, m := range c.Models {
+		lines = append(lines, fmt.Sprint("model ", m.Name, " ", m.Number, " ", m.Input, " ", m.Output,
+			" ", m.Cached))
+	}
+	return lines
 }
 
 // describeGate says all that a config says of a gate.

@@ -11,6 +11,7 @@ import (
 
 	"weir/accounts"
 	"weir/limiter"
+	"weir/limiter/spend"
 )
 
 // The keys of a limit, of an asset, of a group and of a member of one.
@@ -24,8 +25,9 @@ var (
 	memberKeys = []string{"limit", "fields"}
 )
 
-// parseRules reads the lists of limits, of assets and of groups.
-func parseRules(file map[string]any, revision uint32) (*limiter.Limits, error) {
+// parseRules reads the lists of limits, of assets and of groups, and adds the limits of the spend
+// budgets.
+func parseRules(file map[string]any, revision uint32, plan *spend.Plan) (*limiter.Limits, error) {
 	rules := limiter.Rules{Revision: revision}
 	var err error
 	rules.Assets, err = parseList("assets", file["assets"], assetKeys, parseAsset)
@@ -37,14 +39,14 @@ func parseRules(file map[string]any, revision uint32) (*limiter.Limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(rules.Limits) == 0 {
+	if len(rules.Limits) == 0 && len(plan.Budgets()) == 0 {
 		return nil, fmt.Errorf("limits: there are none, so there is nothing to decide")
 	}
 	rules.Groups, err = parseList("groups", file["groups"], groupKeys, parseGroup)
 	if err != nil {
 		return nil, err
 	}
-	set, err := limiter.NewRules(rules)
+	set, err := limiter.NewRules(plan.Rules(rules))
 	return set, inWords(err, file)
 }
 
@@ -54,10 +56,21 @@ func inWords(err error, file map[string]any) error {
 		return fmt.Errorf("%w: set another by the key ledger", err)
 	}
 	refused, ok := errors.AsType[*limiter.LimitError](err)
-	if !ok || refused.List != "" {
+	if !ok {
 		return err
 	}
+	assets, _ := file["assets"].([]any)
 	list, _ := file["limits"].([]any)
+	switch beyond := refused.Index - len(list); {
+	case refused.List == "assets" && refused.Index == len(assets): // what budgets count comes last
+		return fmt.Errorf("assets: %s: spend budgets count one of this name", refused.Reason)
+	case refused.List != "":
+		return err
+	case beyond >= 0: // so do their limits, of which each has two
+		return &limiter.LimitError{
+			List: "spend.budgets", Index: beyond / 2, Key: refused.Key, Reason: refused.Reason,
+		}
+	}
 	values, _ := list[refused.Index].(map[string]any)
 	if values[refused.Key] == nil { // its zero cannot be
 		return &limiter.LimitError{Index: refused.Index, Key: refused.Key, Reason: "is missing"}

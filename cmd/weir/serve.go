@@ -25,6 +25,7 @@ import (
 	"weir/ledgers/guard"
 	"weir/limiter"
 	"weir/limiter/credit"
+	"weir/limiter/spend"
 )
 
 const (
@@ -107,6 +108,7 @@ type service struct {
 	spool    *limiter.Spool
 	limiter  *limiter.Limiter
 	gates    gates
+	spend    *spend.Breaker
 	server   *api.Server
 	listener net.Listener
 	// registry has all metrics, spooled only those of the limiter, which are quicker to read alone.
@@ -197,9 +199,13 @@ func (s *service) build(ctx context.Context, token, adminToken string) error {
 	if err != nil {
 		return err
 	}
+	s.spend, err = spend.New(s.limiter, s.config.Spend, &spend.Options{Registerer: s.registry})
+	if err != nil {
+		return err
+	}
 	s.server, err = api.New(s.limiter, &api.Options{
 		Token: token, AdminToken: adminToken, Ready: s.ledger.Ready, LedgerUp: s.ledger.Up,
-		Gate: s.gates.of, Registry: s.registry, Logger: s.log, Drain: s.config.Drain,
+		Gate: s.gates.of, Spend: s.spend, Registry: s.registry, Logger: s.log, Drain: s.config.Drain,
 	})
 	if err != nil {
 		return err
@@ -232,6 +238,7 @@ func (s *service) run(ctx context.Context, reloads <-chan os.Signal, out io.Writ
 	group.Add(func() error { s.reloadOn(ctx, reloads); return nil }, func(error) { stop() })
 	group.Add(func() error { return s.watchLedger(ctx) }, func(error) { stop() })
 	group.Add(func() error { s.upkeep(ctx); return nil }, func(error) { stop() })
+	group.Add(func() error { s.spend.Run(ctx); return nil }, func(error) { stop() })
 	group.Add(func() error { return s.announce(ctx, out) }, func(error) { stop() })
 	err := group.Run()
 	return errors.Join(err, cutOff, s.close())
@@ -294,7 +301,8 @@ func (s *service) reload() {
 		return
 	}
 	s.keepAssets(next.Limits)
-	s.limiter.SetLimits(next.Limits) // before the gates, which read them
+	s.limiter.SetLimits(next.Limits) // before the gates, which read them, and the budgets
+	s.spend.SetPlan(next.Spend)
 	err = s.gates.set(next.Gates, sources)
 	if err != nil {
 		s.reloadFailed.Set(1)

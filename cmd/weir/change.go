@@ -181,14 +181,8 @@ func newChangeCommand(name string,
 }
 
 func newQuotaCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "quota",
-		Short: "Give one subject a quota of its own, in place of the config's",
-		Args:  wantArgs(0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newQuotaSetCommand(), newQuotaClearCommand())
-	return cmd
+	return newParentCommand("quota", "Give one subject a quota of its own, in place of the config's",
+		newQuotaSetCommand(), newQuotaClearCommand())
 }
 
 func newQuotaSetCommand() *cobra.Command {

@@ -370,6 +370,29 @@ func TestCommandErrors(t *testing.T) {
 		{"ErrMemberCost", []string{"check", "alice", "--limit", "a/b=c"}, []string{"--limit a/b: c: want"}},
 		{"ErrMemberNoSubject", []string{"check", "alice", "--limit", "a=1=2"}, []string{"want NAME[/"}},
 		{"ErrTransfer", []string{"transfer", "a", "b", "c"}, []string{"want: weir transfer LIMIT FROM TO"}},
+		{"ErrJournal", []string{"journal", "a"}, []string{"want: weir journal {LIMIT SUBJECT | --budget"}},
+		{"ErrJournalDay", []string{"journal", "a", "u", "--day", "2026-10-16"},
+			[]string{"--day is of use only with --budget"}},
+		{"ErrJournalSubject", []string{"journal", "a", "--subject", "u"},
+			[]string{"--subject is of use only with --budget"}},
+		{"ErrJournalLines", []string{"journal", "a", "u", "--jsonl"},
+			[]string{"--jsonl is of use only with --budget"}},
+		{"ErrJournalNoSubject", []string{"journal", "--budget", "b"}, []string{"want --subject NAME"}},
+		{"ErrJournalNoBudget", []string{"journal", "--budget", "", "--subject", "u"},
+			[]string{"want --subject NAME"}},
+		{"ErrJournalBoth", []string{"journal", "a", "u", "--budget", "b", "--subject", "u"},
+			[]string{"and no arguments"}},
+		{"ErrJournalAll", []string{"journal", "--budget", "b", "--subject", "u", "--all"},
+			[]string{"--all is of no use with --budget"}},
+		{"ErrJournalReversed", []string{"journal", "--budget", "b", "--subject", "u", "--reversed"},
+			[]string{"--reversed is of no use with --budget"}},
+		{"ErrJournalJSON", []string{"journal", "--budget", "b", "--subject", "u", "--json", "--jsonl"},
+			[]string{"or --jsonl"}},
+		{"ErrSpendWord", []string{"spend", "yesterday"}, []string{"want: weir spend"}},
+		{"ErrSpendToday", []string{"spend", "today", "b"}, []string{"want: weir spend today BUDGET SUBJECT"}},
+		{"ErrCorrectNothing", []string{"correct", "x"}, []string{"want --input, --output or --usd"}},
+		{"ErrCorrectInput", []string{"correct", "x", "--input", "-1"}, []string{"--input: -1: want"}},
+		{"ErrCorrectUSD", []string{"correct", "x", "--usd", "$5"}, []string{"--usd: $5: want"}},
 		{"ErrConfig", []string{"config", "check", "--config", "nowhere.yaml"},
 			[]string{"nowhere.yaml", "--config"}},
 		{"ErrConfigWord", []string{"config", "chekc"}, []string{"want: weir config"}},
@@ -395,6 +418,18 @@ func TestConfigCheck(t *testing.T) {
 	for _, want := range []string{"is sound\n", "\napi-requests  request-rate  10 "} {
 		if got.status != 0 || !strings.Contains(got.out, want) {
 			t.Errorf("got %d, %q, want 0 and %q", got.status, got.out, want)
+		}
+	}
+	got = weir(t, "config", "check", "--config",
+		filepath.Join("testdata", "config", "working_spend.yaml"))
+	for _, want := range []string{
+		`\nai:usd +budget +5\.000000 spend:USD +day in UTC `,
+		`\nai +10000 +5\.000000 +day in UTC +0\.9 +10m0s\nhourly +- +0\.000001 +1h0m0s +1 +1s\n`,
+		`\nberlin +1 +- +month in Europe/Berlin +0\.95 +18h12m15s\n`,
+		`\nbig +1 +3\.000000 +15\.000000 +3\.000000\n`,
+	} {
+		if !regexp.MustCompile(want).MatchString(got.out) {
+			t.Errorf("got %q, want %s", got.out, want)
 		}
 	}
 	bad := filepath.Join("testdata", "config", "busted_window_no_unit.yaml")

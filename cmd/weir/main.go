@@ -85,12 +85,24 @@ Commands exit with 0 for yes or done, 1 for no (denied, not sound) and 2 for an 
 	root.AddCommand(
 		newServeCommand(), newCheckCommand(), newBalanceCommand(), newLimitsCommand(),
 		newReserveCommand(), newSettleCommand(), newReleaseCommand(), newRenewCommand(),
-		newTrackCommand(),
+		newTrackCommand(), newSpendCommand(), newCorrectCommand(),
 		newTransferCommand(), newAccountsCommand(), newDepositCommand(), newWithdrawCommand(),
 		newGrantCommand(), newRevokeCommand(), newQuotaCommand(), newJournalCommand(),
 		newConfigCommand(), newVerifyCommand(), newReplayCommand(), newVersionCommand(),
 	)
 	return root
+}
+
+// newParentCommand makes a command that stands for those below it.
+func newParentCommand(use, short string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  wantArgs(0),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(below...)
+	return cmd
 }
 
 // addConfigFlag lets a command be told which config to read.

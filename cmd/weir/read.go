@@ -20,11 +20,22 @@ func newJournalCommand() *cobra.Command {
 	var a asker
 	var query client.JournalQuery
 	var all bool
+	var spent spentFlags
 	cmd := &cobra.Command{
-		Use:   "journal LIMIT SUBJECT",
-		Short: "List the ledger entries of a subject on a limit",
-		Args:  wantArgs(2),
+		Use:   "journal {LIMIT SUBJECT | --budget NAME --subject NAME}",
+		Short: "List the ledger entries of a subject on a limit, or its calls on a spend budget",
+		Long: `List the ledger entries of a subject on a limit, or with --budget all that became of its
+calls on a spend budget in one day.`,
+		Example: `  weir journal api-requests alice
+  weir journal --budget assistant --subject alice --day 2026-10-16 --jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			err := spent.check(cmd, args)
+			if err != nil {
+				return err
+			}
+			if spent.query.Budget != "" {
+				return a.spendJournal(cmd, spent.query, spent.lines)
+			}
 			query.Limit, query.Subject = args[0], args[1]
 			return a.journal(cmd, query, all)
 		},
@@ -33,6 +44,7 @@ func newJournalCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&query.Reversed, "reversed", false, "newest entries first")
 	cmd.Flags().StringVar(&query.Cursor, "cursor", "", "go on at the `cursor` of the page before")
 	cmd.Flags().BoolVar(&all, "all", false, "all pages; as JSON, each is a line of its own")
+	spent.addFlags(cmd)
 	return cmd
 }
 
@@ -174,14 +186,8 @@ func notesCell(closeAt float64, shadow bool) string {
 }
 
 func newConfigCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Look at the config",
-		Args:  wantArgs(0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newConfigCheckCommand())
-	return cmd
+	return newParentCommand("config", "Look at the config",
+		newConfigCheckCommand())
 }
 
 func newConfigCheckCommand() *cobra.Command {
@@ -207,7 +213,11 @@ func newConfigCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printGates(cmd.OutOrStdout(), c.Gates)
+			err = printGates(cmd.OutOrStdout(), c.Gates)
+			if err != nil {
+				return err
+			}
+			return printSpend(cmd.OutOrStdout(), c.Spend, c.Models)
 		},
 	}
 	addConfigFlag(cmd)

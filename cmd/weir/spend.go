@@ -28,8 +28,10 @@ func newSpendTodayCommand() *cobra.Command {
 		Long: `Sum what a subject spent of a budget in one day, as weir journal --budget lists it.
 
 What is booked is what was settled in the day, by the route that the call took, with corrections in
-place of what they correct. A correction of what was settled on another day is only counted. What is
-held is for calls that were authorized and not settled yet; those whose time is over are expired.`,
+place of what they correct. A correction of what was settled on another day is only counted. Carried
+over is the part of what is booked that is for calls authorized on the day before, whose budget they
+took it of. What is held is for calls that were authorized in the day and not settled yet; those
+whose time is over are expired.`,
 		Args: wantArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query.Budget, query.Subject = args[0], args[1]
@@ -109,7 +111,10 @@ type spendDay struct {
 	// Booked is the sum of Routes, which has each of the three.
 	Booked figures             `json:"booked"`
 	Routes map[string]*figures `json:"routes"`
-	Held   figures             `json:"held"`
+	// Carried is the part of Booked that is for calls that were authorized on an earlier day: what is
+	// taken of the day's budget is Booked without it, and Held.
+	Carried figures `json:"carried"`
+	Held    figures `json:"held"`
 	// Authorized counts calls that passed, TurnedAway those that did not, and Expired those that
 	// passed and were not settled in time, or not in the day.
 	Authorized uint64 `json:"authorized"`
@@ -129,7 +134,7 @@ var routes = []string{wire.RouteModel, wire.RouteFallback, wire.RouteError}
 func newSpendDay() *spendDay {
 	none := figures{USD: wire.Money(0, spend.Decimals)}
 	day := &spendDay{
-		Booked: none, Held: none, Routes: make(map[string]*figures),
+		Booked: none, Carried: none, Held: none, Routes: make(map[string]*figures),
 		authorized: make(map[string]wire.SpendEvent), booked: make(map[string]wire.SpendEvent),
 	}
 	for _, route := range routes {
@@ -160,8 +165,12 @@ func (d *spendDay) add(e wire.SpendEvent) {
 // close sums the day up after its last event.
 func (d *spendDay) close(now time.Time) {
 	d.Authorized = uint64(len(d.authorized))
-	for _, e := range d.booked {
+	for transfer, e := range d.booked {
 		d.Booked.add(e)
+		_, today := d.authorized[transfer]
+		if !today {
+			d.Carried.add(e)
+		}
 		route := d.Routes[e.Route]
 		if route != nil {
 			route.add(e)
@@ -198,7 +207,8 @@ func (a *asker) printSpendDay(out io.Writer, d *spendDay) error {
 	for _, route := range routes {
 		rows = append(rows, d.Routes[route].row(route))
 	}
-	rows = append(rows, d.Booked.row("booked"), d.Held.row("held now"))
+	rows = append(rows, d.Booked.row("booked"), d.Carried.row("carried over"),
+		d.Held.row("held now"))
 	err = printTable(out, "ROUTE\tCALLS\tINPUT\tOUTPUT\tCACHED\tUSD", rows...)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -195,13 +196,14 @@ func wantSpendTables(t *testing.T, corrected string) {
 	const table = `^ai from \S+T\S+Z to \S+T\S+Z\nROUTE +CALLS +INPUT +OUTPUT +CACHED +USD\n` +
 		`model +4 +32100 +700 +400 +0\.105720\nfallback +1 +0 +0 +0 +0\.000000\n` +
 		`error +1 +1000 +0 +0 +0\.003000\nbooked +6 +33100 +700 +400 +0\.108720\n` +
+		`carried over +0 +0 +0 +0 +0\.000000\n` +
 		`held now +1 +1000 +500 +0 +0\.010500\n` +
 		`AUTHORIZED +TURNED AWAY +EXPIRED +LATE +ESTIMATED +CORRECTIONS\n7 +1 +0 +0 +2 +1\n$`
 	wantSession(t, []commandRow{
 		{"spend today ai alice", 0, table},
 		{"spend today ai alice --day " + date, 0, table},
 		{"spend today ai alice --day " + before, 0, `\nbooked +0 +0 +0 +0 +0\.000000\n`},
-		{"spend today ai nobody", 0, `\nbooked +0 +0 +0 +0 +0\.000000\nheld now +0 `},
+		{"spend today ai nobody", 0, `\nbooked +0 +0 +0 +0 +0\.000000\ncarried .*\nheld now +0 `},
 		{"spend today ai alice --day 16.10.2026", 2, `^$`},
 		{"spend today zz alice", 2, `^$`},
 		{"journal --budget ai --subject alice", 0, `^AT +EVENT +ROUTE .*\n` +
@@ -222,6 +224,43 @@ func wantSpendTables(t *testing.T, corrected string) {
 		{"limits", 0, `\nai:usd +budget +1\.000000 spend:USD +day in Etc/GMT\S+ +closed +closes at 0\.9\n$`},
 		{"check ai:tokens alice --cost 1", 2, `^$`},
 	})
+}
+
+// A day's sum takes each call once, and tells what belongs to other days.
+func TestSpendDay(t *testing.T) {
+	now := time.Date(2026, 10, 16, 12, 0, 0, 0, time.UTC)
+	until := func(d time.Duration) *wire.Time { return &wire.Time{Time: now.Add(d)} }
+	usd := func(millionths uint64) wire.Amount { return wire.Money(millionths, spend.Decimals) }
+	sum := newSpendDay()
+	for _, e := range []wire.SpendEvent{
+		{Event: "settle", Transfer: "yesterday's", Route: "model", InputTokens: 5, USD: usd(50)},
+		{Event: "correction", Transfer: "yesterday's too", Route: "model", InputTokens: 7, USD: usd(70)},
+		{Event: "authorize", Transfer: "a", InputTokens: 9, USD: usd(90), ExpiresAt: until(-time.Hour)},
+		{Event: "settle", Transfer: "a", Route: "error", InputTokens: 9, USD: usd(90), Late: true,
+			Estimated: true},
+		{Event: "correction", Transfer: "a", Route: "model", InputTokens: 1, USD: usd(10)},
+		{Event: "correction", Transfer: "a", Route: "model", InputTokens: 2, USD: usd(20)},
+		{Event: "authorize", Transfer: "b", InputTokens: 4, USD: usd(40), ExpiresAt: until(1)},
+		{Event: "authorize", Transfer: "c", InputTokens: 6, USD: usd(60), ExpiresAt: until(0)},
+		{Event: "closed", Count: 3}, {Event: "closed", Count: 4},
+	} {
+		sum.add(e)
+	}
+	sum.close(now)
+	sum.authorized, sum.booked = nil, nil
+	none := figures{USD: usd(0)}
+	want := &spendDay{
+		Booked: figures{Calls: 2, InputTokens: 7, USD: usd(70)},
+		Routes: map[string]*figures{
+			"model": {Calls: 2, InputTokens: 7, USD: usd(70)}, "fallback": &none, "error": &none,
+		},
+		Carried:    figures{Calls: 1, InputTokens: 5, USD: usd(50)},
+		Held:       figures{Calls: 1, InputTokens: 4, USD: usd(40)},
+		Authorized: 3, TurnedAway: 7, Expired: 1, Late: 1, Corrections: 3,
+	}
+	if !reflect.DeepEqual(sum, want) {
+		t.Errorf("got %+v, want %+v", sum, want)
+	}
 }
 
 // What comes late is booked once and marked, and what never comes is not.

@@ -345,7 +345,8 @@ func TestOnlySpend(t *testing.T) {
 		{Limit: "ai:usd", Fields: []string{"user"}},
 	}}
 	_, err = limiter.NewRules(n.Plan().Rules(limiter.Rules{Groups: []limiter.Group{group}}))
-	if !errors.Is(err, limiter.ErrLimit) || !strings.HasPrefix(err.Error(), "groups[0].limits[0].limit") {
+	if !errors.Is(err, limiter.ErrLimit) ||
+		!strings.HasPrefix(err.Error(), "groups[0].limits[0].limit") {
 		t.Errorf("a group with a budget's limit: got %v, want it refused", err)
 	}
 }

@@ -14,10 +14,10 @@ import (
 // required, and scoped to the reservation: the same correction sent again is answered Replayed, and
 // another one under its id Conflict. Corrected again, the last one counts.
 //
-// Notes are as of [Book.Settle], at least one. The outcome is Unsettled where there is nothing to
+// Noting is as of [Book.Settle], with two notes. The outcome is Unsettled where there is nothing to
 // correct, and Ended where the reservation was on a prepaid balance, whose bookings stand.
 func (b *Book) Correct(ctx context.Context, h Hold, id string, actual []uint64,
-	notes func(late bool) []Note,
+	noting Noting,
 ) (Settlement, error) {
 	s := Settlement{Booked: actual, Overage: make([]uint64, len(actual))}
 	posted := func(c Charge) bool { return c.Limit.Posted }
@@ -27,7 +27,7 @@ func (b *Book) Correct(ctx context.Context, h Hold, id string, actual []uint64,
 	}
 	beside := b.namespace.correction(h.First, id)
 	for range maxSteps {
-		err := b.tryCorrect(ctx, h, beside, &s, notes)
+		err := b.tryCorrect(ctx, h, beside, &s, noting)
 		if err != nil {
 			forget(h.Charges)
 			return s, err
@@ -42,7 +42,7 @@ func (b *Book) Correct(ctx context.Context, h Hold, id string, actual []uint64,
 // tryCorrect makes a correction against the bookings as they are now. The outcome is again where
 // they have changed meanwhile.
 func (b *Book) tryCorrect(ctx context.Context, h Hold, beside ledgers.ID, s *Settlement,
-	notes func(late bool) []Note,
+	noting Noting,
 ) error {
 	end := b.namespace.EndTransfer(h.First)
 	ids := append([]ledgers.ID{end}, b.namespace.notes(end)...)
@@ -52,14 +52,15 @@ func (b *Book) tryCorrect(ctx context.Context, h Hold, beside ledgers.ID, s *Set
 	}
 	ending := found[end]
 	s.Late = !ending.Flags.Has(ledgers.VoidPending)
-	kept := h.notesBeside(b.namespace, beside, notes(s.Late))
+	s.Notes = noting.Notes(s.Late)
+	kept := h.notesBeside(b.namespace, beside, s.Notes)
+	kept[1].UserData128 = b.namespace.fingerprint("correct", nil, noting.Sent...)
 	made := b.namespace.notesIn(found, beside)
 	switch {
-	case len(made) > 0:
+	case len(made) == len(kept):
 		s.Result = Result{Outcome: Conflict, Transfer: h.First, Timestamp: made[0].Timestamp}
-		same := func(a, b ledgers.Transfer) bool { return noteOf(a) == noteOf(b) }
-		if slices.EqualFunc(made, kept, same) {
-			s.Outcome = Replayed
+		if made[1].UserData128 == kept[1].UserData128 {
+			s.Outcome, s.Notes = Replayed, notesOf(made)
 		}
 		return nil
 	case len(b.namespace.notesIn(found, end)) == 0:

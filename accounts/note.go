@@ -37,21 +37,21 @@ func (n Note) transfer(ns Namespace, c Charge, beside ledgers.ID, k uint64, abou
 // noteOf reads a note.
 func noteOf(t ledgers.Transfer) Note { return Note{Lo: t.UserData64, Hi: t.UserData32} }
 
-// WithNotes returns the attempt with notes, at most [MaxNotes], that are kept on the account of its
-// first charge if it is accepted. The same charges with other notes are another request.
-func (b *Book) WithNotes(a Attempt, notes []Note) Attempt {
-	parts := noted(ledgers.ID(a.fingerprint).String(), notes)
-	a.notes, a.fingerprint = notes, b.namespace.fingerprint("noted", nil, parts...)
-	return a
+// Noting is what a caller keeps beside an attempt, a settlement or a correction.
+type Noting struct {
+	// Sent is what was sent. In place of the amounts, which the caller may have worked out, it tells
+	// the same call sent again from another.
+	Sent []string
+	// Notes returns the notes, at most [MaxNotes]; it is told whether a settlement, or the one that is
+	// corrected, is late.
+	Notes func(late bool) []Note
 }
 
-// noted returns what a fingerprint with notes is made of.
-func noted(rest string, notes []Note) []string {
-	parts := []string{rest}
-	for _, n := range notes {
-		parts = append(parts, fmt.Sprintf("%d %d", n.Lo, n.Hi))
-	}
-	return parts
+// WithNotes returns the attempt with notes, that are kept on the account of its first charge if it
+// is accepted.
+func (b *Book) WithNotes(a Attempt, n Noting) Attempt {
+	a.notes, a.fingerprint = n.Notes(false), b.namespace.fingerprint("noted", nil, n.Sent...)
+	return a
 }
 
 // noted returns the transfers of the attempt's notes.
@@ -70,6 +70,15 @@ func (h Hold) notesBeside(ns Namespace, beside ledgers.ID, notes []Note) []ledge
 		list[k] = n.transfer(ns, h.Charges[h.noted], beside, uint64(k), h.First)
 	}
 	return list
+}
+
+// notesOf reads notes.
+func notesOf(transfers []ledgers.Transfer) []Note {
+	notes := make([]Note, len(transfers))
+	for i, t := range transfers {
+		notes[i] = noteOf(t)
+	}
+	return notes
 }
 
 // notes are the ids of all notes that there may be beside something.
@@ -118,8 +127,8 @@ func (b *Book) membersAndNotes(ctx context.Context, first ledgers.Transfer, besi
 
 // withNotes returns the hold with what was noted when it was made.
 func (h Hold) withNotes(notes []ledgers.Transfer) Hold {
+	h.Notes = notesOf(notes)
 	for _, t := range notes {
-		h.Notes = append(h.Notes, noteOf(t))
 		h.noted = max(0, slices.IndexFunc(h.members, func(m ledgers.Transfer) bool {
 			return m.DebitAccountID == t.DebitAccountID
 		}))

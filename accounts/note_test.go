@@ -3,6 +3,7 @@ package accounts_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,14 +11,18 @@ import (
 )
 
 // noting reserves with notes, which are kept on the account of the first charge.
-func (d desk) noting(t testing.TB, id string, notes []accounts.Note, charges ...accounts.Charge,
+func (d desk) noting(t testing.TB, id, sent string, notes []accounts.Note,
+	charges ...accounts.Charge,
 ) accounts.Result {
 	t.Helper()
 	attempt, err := d.book.NewHold(id, charges, 30)
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := d.book.Charge(context.Background(), d.book.WithNotes(attempt, notes))
+	result, err := d.book.Charge(context.Background(), d.book.WithNotes(attempt,
+		accounts.Noting{
+			Sent: []string{sent}, Notes: func(bool) []accounts.Note { return notes },
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,20 +33,23 @@ func (d desk) noting(t testing.TB, id string, notes []accounts.Note, charges ...
 func (d desk) settling(t testing.TB, h accounts.Hold, actual []uint64, lo uint64,
 ) accounts.Settlement {
 	t.Helper()
-	s, err := d.book.Settle(context.Background(), h, actual, notesOf(lo))
+	s, err := d.book.Settle(context.Background(), h, actual, notingOf(lo))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// notesOf are notes that say a number, and whether they are late.
-func notesOf(lo uint64) func(late bool) []accounts.Note {
-	return func(late bool) []accounts.Note {
-		if late {
-			return []accounts.Note{{Lo: lo, Hi: 1}}
-		}
-		return []accounts.Note{{Lo: lo}}
+// notingOf are two notes, of which one says a number and whether it is late.
+func notingOf(lo uint64) *accounts.Noting {
+	return &accounts.Noting{
+		Sent: []string{strconv.FormatUint(lo, 10)},
+		Notes: func(late bool) []accounts.Note {
+			if late {
+				return []accounts.Note{{Lo: lo, Hi: 1}, {}}
+			}
+			return []accounts.Note{{Lo: lo}, {}}
+		},
 	}
 }
 
@@ -64,16 +72,16 @@ func (d desk) wantNotes(t testing.TB, limit accounts.Limit, want ...accounts.Not
 func testNotes(t *testing.T, d desk) {
 	ctx := context.Background()
 	made := []accounts.Note{{Lo: 1<<64 - 1, Hi: 1<<32 - 1}, {}}
-	first := d.noting(t, "one", made, d.of(spend, 10), d.of(slots, 1))
+	first := d.noting(t, "one", "x", made, d.of(spend, 10), d.of(slots, 1))
 	wantOutcome(t, first, accounts.Accepted)
 	h := find(t, d.stranger(), first.Transfer)
 	if !slices.Equal(h.Notes, made) {
 		t.Fatalf("notes of the hold: got %v, want %v", h.Notes, made)
 	}
-	wantOutcome(t, d.noting(t, "one", made, d.of(spend, 10), d.of(slots, 1)), accounts.Replayed)
-	wantOutcome(t, d.noting(t, "one", made[:1], d.of(spend, 10), d.of(slots, 1)), accounts.Conflict)
+	wantOutcome(t, d.noting(t, "one", "x", made, d.of(spend, 10), d.of(slots, 1)), accounts.Replayed)
+	wantOutcome(t, d.noting(t, "one", "y", made, d.of(spend, 10), d.of(slots, 1)), accounts.Conflict)
 	// A refused one leaves none.
-	wantOutcome(t, d.noting(t, "two", made, d.of(spend, 91)), accounts.Refused)
+	wantOutcome(t, d.noting(t, "two", "x", made, d.of(spend, 91)), accounts.Refused)
 	d.wantNotes(t, spend, made...)
 	d.wantNotes(t, slots)
 
@@ -88,7 +96,7 @@ func testNotes(t *testing.T, d desk) {
 		accounts.Replayed)
 	wantOutcome(t, d.settling(t, find(t, d.stranger(), first.Transfer), actual, 6).Result,
 		accounts.Ended)
-	d.wantNotes(t, spend, append(slices.Clone(made), accounts.Note{Lo: 5})...)
+	d.wantNotes(t, spend, append(slices.Clone(made), accounts.Note{Lo: 5}, accounts.Note{})...)
 
 	// One that stands alone, on an account that nobody has met.
 	fresh := d.book.NewCharge(spend, "bob", 0)
@@ -122,13 +130,13 @@ func testCorrections(t *testing.T, d desk) {
 	long := limitOf("spend", 100, 8) // what is booked is back within the test
 	correct := func(h accounts.Hold, id string, actual, lo uint64) accounts.Settlement {
 		t.Helper()
-		s, err := d.stranger().Correct(ctx, h, id, []uint64{actual}, notesOf(lo))
+		s, err := d.stranger().Correct(ctx, h, id, []uint64{actual}, *notingOf(lo))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	first := d.noting(t, "one", []accounts.Note{{Lo: 9}}, d.of(long, 10))
+	first := d.noting(t, "one", "x", []accounts.Note{{Lo: 9}}, d.of(long, 10))
 	h, found, err := d.book.Hold(ctx, first.Transfer,
 		func(uint32) (accounts.Limit, bool) { return long, true })
 	if err != nil || !found {
@@ -159,7 +167,9 @@ func testCorrections(t *testing.T, d desk) {
 	d.wantUsed(t, long, 0)
 	wantOutcome(t, correct(h, "after", 70, 8).Result, accounts.Accepted)
 	d.wantUsed(t, long, 0)
-	d.wantNotes(t, long, accounts.Note{Lo: 9}, accounts.Note{Lo: 2}, accounts.Note{Lo: 0},
-		accounts.Note{Lo: 1}, accounts.Note{Lo: 2}, accounts.Note{Lo: 3}, accounts.Note{Lo: 4},
-		accounts.Note{Lo: 5}, accounts.Note{Lo: 8})
+	want := []accounts.Note{{Lo: 9}}
+	for _, lo := range []uint64{2, 0, 1, 2, 3, 4, 5, 8} {
+		want = append(want, accounts.Note{Lo: lo}, accounts.Note{})
+	}
+	d.wantNotes(t, long, want...)
 }

@@ -3,9 +3,7 @@ package accounts
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 
 	"weir/ledgers"
 )
@@ -18,6 +16,8 @@ type Settlement struct {
 	// Booked and Overage have one entry for each charge of the hold: the units that were really
 	// taken, and how many of them the quota did not have.
 	Booked, Overage []uint64
+	// Notes are those that are kept beside it.
+	Notes []Note
 }
 
 // Settle books what a hold really took, actual units for each of its charges, and gives the rest
@@ -28,13 +28,10 @@ type Settlement struct {
 // The settlement of what something else ended has the outcome Ended, of what was renewed since the
 // hold was read Moved.
 //
-// Notes, which may be nil, returns what is kept beside the settlement, at most [MaxNotes], on the
-// account that the hold's notes are on; it is told whether the settlement is late.
-func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64, notes func(late bool) []Note,
+// Noting, which may be nil, is kept beside the settlement on the account that the hold's notes are
+// on.
+func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64, noting *Noting,
 ) (Settlement, error) {
-	if notes == nil {
-		notes = func(bool) []Note { return nil }
-	}
 	s := Settlement{Booked: make([]uint64, len(actual)), Overage: make([]uint64, len(actual))}
 	given := []string{h.First.String()}
 	for i, c := range h.Charges {
@@ -43,8 +40,10 @@ func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64, notes func(l
 		}
 		given = append(given, strconv.FormatUint(actual[i], 10))
 	}
-	if len(notes(false)) > 0 {
-		given = noted(strings.Join(given, " "), notes(false))
+	notes := func(bool) []Note { return nil }
+	if noting != nil {
+		notes = noting.Notes
+		given = append(given[:1], noting.Sent...)
 	}
 	by := b.namespace.fingerprint("settle", nil, given...)
 	now, err := b.Time(ctx)
@@ -66,7 +65,7 @@ func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64, notes func(l
 	if err != nil || s.Outcome != Accepted && s.Outcome != Replayed {
 		return s, err
 	}
-	return s, b.countOverage(ctx, h, &s)
+	return s, b.readSettled(ctx, h, &s)
 }
 
 // Books reports whether what is used of the charge's limit is booked; slots are only held.
@@ -146,34 +145,28 @@ func (c Charge) lasting(t ledgers.Transfer, at, now uint64) ledgers.Transfer {
 	return t
 }
 
-// countOverage reads what the quotas could not pay of a settlement that stands.
-func (b *Book) countOverage(ctx context.Context, h Hold, s *Settlement) error {
-	if h.end == nil { // it was ended after the hold was read
-		found, err := b.lookup(ctx, []ledgers.ID{b.namespace.EndTransfer(h.First)})
-		if err != nil {
-			return err
-		}
-		end := found[b.namespace.EndTransfer(h.First)]
-		h.end = &end
-	}
-	s.Late = !h.end.Flags.Has(ledgers.VoidPending)
-	var ids []ledgers.ID
-	for i, c := range h.Charges {
-		if s.Booked[i] > 0 && (s.Late || s.Booked[i] > c.Amount) {
-			ids = append(ids, b.slot(h, i, 2))
-		}
-	}
-	if len(ids) == 0 {
-		return nil
+// readSettled reads how a settlement stands: what it booked, what the quotas could not pay of that,
+// and its notes.
+func (b *Book) readSettled(ctx context.Context, h Hold, s *Settlement) error {
+	end := b.namespace.EndTransfer(h.First)
+	ids := append(b.namespace.notes(end), end)
+	for i := range h.Charges {
+		ids = append(ids, b.slot(h, i, 1), b.slot(h, i, 2))
 	}
 	found, err := b.lookup(ctx, ids)
 	if err != nil {
 		return err
 	}
+	s.Late = !found[end].Flags.Has(ledgers.VoidPending)
+	s.Notes = notesOf(b.namespace.notesIn(found, end))
 	for i := range h.Charges {
-		id := b.slot(h, i, 2)
-		if slices.Contains(ids, id) {
-			s.Overage[i] = s.Booked[i] - found[id].Amount.Lo
+		booked := found[b.slot(h, i, 1)]
+		if s.Late && i == 0 {
+			booked = found[end]
+		}
+		s.Booked[i], s.Overage[i] = booked.Amount.Lo, 0
+		if booked.Code == CodeOverage {
+			s.Overage[i] = booked.Amount.Lo - found[b.slot(h, i, 2)].Amount.Lo
 		}
 	}
 	return nil

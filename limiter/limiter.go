@@ -198,10 +198,10 @@ func (l *Limiter) attempt(q asked) (accounts.Attempt, error) {
 		return l.book.NewAttempt(q.id, booked(q.named), q.sent...)
 	}
 	hold, err := l.book.NewHold(q.id, booked(q.named), uint32(q.hold/time.Second), q.sent...)
-	if err != nil || len(q.notes) == 0 {
+	if err != nil || q.noting == nil {
 		return hold, err
 	}
-	return l.book.WithNotes(hold, q.notes), nil
+	return l.book.WithNotes(hold, *q.noting), nil
 }
 
 // booked returns the charges as the books know them.

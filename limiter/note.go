@@ -81,7 +81,7 @@ func (l *Limiter) Held(ctx context.Context, receipt ledgers.ID) (Held, error) {
 }
 
 // Correct books what a settled reservation really took in place of what was booked, by entries that
-// take the others' place. The settlement's Members and Notes are required. The id is scoped to the
+// take the others' place. The settlement's Members and Noting are required. The id is scoped to the
 // reservation: sent again it is answered the same and corrected once; of several corrections the
 // last counts. Errors: CodeIDConflict where the id named another correction, CodeReservationClosed
 // where the reservation was not settled, and those of [Limiter.Settle].
@@ -99,7 +99,7 @@ func (l *Limiter) Correct(ctx context.Context, id string, s Settlement) (Settled
 			return accounts.Result{}, err
 		}
 		hold = h
-		done, err = l.book.Correct(ctx, h, id, actual, s.Notes)
+		done, err = l.book.Correct(ctx, h, id, actual, *s.Noting)
 		switch {
 		case err == nil && done.Outcome == accounts.Conflict:
 			return done.Result, spent(accounts.Conflict, id)
@@ -121,7 +121,7 @@ func (l *Limiter) Correct(ctx context.Context, id string, s Settlement) (Settled
 func (l *Limiter) settlement(ctx context.Context, h accounts.Hold, done accounts.Settlement,
 ) Settled {
 	settled := l.settled(ctx, h, done.Result)
-	settled.Late = done.Late
+	settled.Late, settled.Notes = done.Late, done.Notes
 	for i := range settled.Limits {
 		settled.Limits[i].Booked, settled.Limits[i].Overage = done.Booked[i], done.Overage[i]
 	}

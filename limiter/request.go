@@ -55,9 +55,9 @@ type Request struct {
 	// ID names this attempt, at most [MaxID] bytes: sent again it is answered the same and charged
 	// once. Empty makes every request an attempt of its own.
 	ID string
-	// Notes are kept in the ledger with what is taken, on the account of the first member; they are
-	// for limits that say [Limit.Spend], which want them, and part of what was sent.
-	Notes []accounts.Note
+	// Noting is kept in the ledger with what is taken, on the account of the first member. It is for
+	// limits that say [Limit.Spend], which want it.
+	Noting *accounts.Noting
 	// ReadFirst has the balances read first, and the request denied where they lack units, so that a
 	// flood of denials writes nothing. What passes is the ledger's decision all the same.
 	ReadFirst bool
@@ -88,7 +88,7 @@ type asked struct {
 	// charges are those of named that decide: all but what is put aside.
 	charges []charge
 	sent    []string // what was sent that the charges do not say
-	notes   []accounts.Note
+	noting  *accounts.Noting
 	// readFirst is the request's.
 	readFirst bool
 }
@@ -127,7 +127,7 @@ func (l *Limiter) resolve(r Request) (asked, error) {
 		if err != nil {
 			return asked{}, err
 		}
-		err = serves(limit, r.Hold > 0, len(r.Notes) > 0)
+		err = serves(limit, r.Hold > 0, r.Noting != nil)
 		if err != nil {
 			return asked{}, err
 		}
@@ -145,7 +145,7 @@ func (l *Limiter) resolve(r Request) (asked, error) {
 		}
 	}
 	q := askedOf(r.ID, charges)
-	q.hold, q.sent, q.notes, q.readFirst = r.Hold, sent, r.Notes, r.ReadFirst
+	q.hold, q.sent, q.noting, q.readFirst = r.Hold, sent, r.Noting, r.ReadFirst
 	return q, nil
 }
 

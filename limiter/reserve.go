@@ -23,9 +23,9 @@ type Settlement struct {
 	// CostIn, in place of Cost, is asked for it once it is known what the limit counts: the smallest
 	// units of an asset, or with nil plain units. Its error is what Settle returns.
 	CostIn func(asset *Asset) (uint64, error)
-	// Notes are kept in the ledger beside the settlement, of a reservation that was made with notes
-	// and of no other; they are told whether it is late.
-	Notes func(late bool) []accounts.Note
+	// Noting is kept in the ledger beside the settlement, of a reservation that was made with notes,
+	// and of no other.
+	Noting *accounts.Noting
 	// Members name each account of the reservation once, but those of concurrency limits, which are
 	// given back. A subject may be left empty where the reservation has one account on the limit.
 	Members []Member
@@ -41,6 +41,8 @@ type Settled struct {
 	Late bool
 	// Limits has one entry for each account that units were held of.
 	Limits []SettledLimit
+	// Notes are those that are kept beside the settlement.
+	Notes []accounts.Note
 }
 
 // SettledLimit says what became of what was held of one account, in the limit's units.
@@ -110,7 +112,7 @@ func (l *Limiter) settleHold(ctx context.Context, s Settlement) (Settled, error)
 	}
 	var hold accounts.Hold
 	var done accounts.Settlement
-	err := l.onHold(ctx, s.Receipt, s.Notes != nil, func(ctx context.Context, h accounts.Hold,
+	err := l.onHold(ctx, s.Receipt, s.Noting != nil, func(ctx context.Context, h accounts.Hold,
 	) (accounts.Result, error) {
 		if h.Check {
 			return accounts.Result{}, badRequest("the receipt is a check's: it can only be released")
@@ -120,7 +122,7 @@ func (l *Limiter) settleHold(ctx context.Context, s Settlement) (Settled, error)
 			return accounts.Result{}, err
 		}
 		hold = h
-		done, err = l.book.Settle(ctx, h, actual, s.Notes)
+		done, err = l.book.Settle(ctx, h, actual, s.Noting)
 		return done.Result, err
 	})
 	if err != nil {

@@ -264,6 +264,7 @@ func (s *service) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	s.gates.close()
+	s.spend.Close(ctx)
 	err := s.limiter.Close(ctx)
 	if err != nil {
 		s.log.Warn("the ledger may still take charges that were given up, and nobody gives them back: "+

@@ -5,12 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/accounts"
 	"weir/ledgers"
 	"weir/limiter"
 )
@@ -118,6 +120,14 @@ type Amount struct {
 	Tokens, USD uint64
 }
 
+// of returns the part that is counted by a limit.
+func (a *Amount) of(limit string) *uint64 {
+	if strings.HasSuffix(limit, Budget{}.moneyLimit()) {
+		return &a.USD
+	}
+	return &a.Tokens
+}
+
 // Authorization is the answer to a [Call].
 type Authorization struct {
 	// Route is RouteModel, or RouteFallback for the Reason.
@@ -170,24 +180,53 @@ func (b *Breaker) Authorize(ctx context.Context, call Call) (Authorization, erro
 	key := closing{budget.Name, call.Subject}
 	d, err := b.limiter.Reserve(ctx, limiter.Request{
 		Members: members, ID: call.ID, Hold: budget.Hold, ReadFirst: b.closed.is(key),
-		Notes: record{
-			kind: kindAuthorize, tokens: tokens{input: call.InputTokens, output: call.MaxOutputTokens},
-			usd: reserved.USD, model: model.Number, hold: uint16(budget.Hold / time.Second),
-		}.notes(),
+		Noting: &accounts.Noting{
+			Sent: []string{fmt.Sprint(model.Number, call.InputTokens, call.MaxOutputTokens)},
+			Notes: record{
+				kind: kindAuthorize, tokens: tokens{input: call.InputTokens, output: call.MaxOutputTokens},
+				usd: reserved.USD, model: model.Number, hold: uint16(budget.Hold / time.Second),
+			}.notes,
+		},
 	})
 	a, err := b.answer(budget, d, err)
 	if err != nil {
 		return Authorization{}, err
 	}
+	if model.free() {
+		a.Known = a.Known && b.readUSD(ctx, budget, call.Subject, &a.Remaining)
+	}
 	b.metrics.authorized.WithLabelValues(budget.Name, a.Route.String(), a.Reason.String()).Inc()
 	if a.Route == RouteFallback {
 		b.closed.add(key, model.Number, a.Reason)
-		b.record(ctx, key)
+		b.record(ctx, key, b.minute())
 		return a, nil
 	}
 	a.Reserved = reserved
 	b.closed.reopen(key)
+	if a.Replayed { // prices may have changed since
+		a.Reserved, err = b.held(ctx, a.Transfer)
+	}
+	return a, err
+}
+
+// held returns what a receipt stands for.
+func (b *Breaker) held(ctx context.Context, receipt ledgers.ID) (Amount, error) {
+	held, err := b.limiter.Held(ctx, receipt)
+	if err != nil {
+		return Amount{}, err
+	}
+	var a Amount
+	for _, m := range held.Members {
+		*a.of(m.Limit) = m.Cost
+	}
 	return a, nil
+}
+
+// readUSD reads what is left of the money that a call has no part in, false where it cannot.
+func (b *Breaker) readUSD(ctx context.Context, budget Budget, subject string, left *Amount) bool {
+	balance, err := b.limiter.Balance(ctx, budget.moneyLimit(), subject)
+	left.USD = balance.Remaining
+	return err == nil
 }
 
 // check returns the model of a call that can be made.
@@ -226,12 +265,11 @@ func (b *Breaker) answer(budget Budget, d limiter.Decision, err error) (Authoriz
 	}
 	a := Authorization{
 		Route: RouteModel, Transfer: d.Transfer, Replayed: d.Replayed, At: d.At,
-		ExpiresAt: d.ExpiresAt, Known: d.Limits[0].Known,
+		ExpiresAt: d.ExpiresAt, Known: true,
 	}
-	a.Remaining.Tokens = d.Limits[0].Remaining
-	if len(d.Limits) > 1 {
-		a.Known = a.Known && d.Limits[1].Known
-		a.Remaining.USD = d.Limits[1].Remaining
+	for _, l := range d.Limits {
+		a.Known = a.Known && l.Known
+		*a.Remaining.of(l.Limit) = l.Remaining
 	}
 	if d.Allowed {
 		return a, nil

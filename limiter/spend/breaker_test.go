@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -179,6 +180,29 @@ func TestClosings(t *testing.T) {
 	}
 	if turned != 180 || len(minutes) != 5 {
 		t.Fatalf("got %d calls in %d records, want 180 in 5", turned, len(minutes))
+	}
+}
+
+// A node that ends writes down what it still counts.
+func TestClose(t *testing.T) {
+	clock := newClock()
+	ledger := openLedger(t, clock)
+	n := newNode(t, ledger, clock, spend.Budget{Name: "ai", Tokens: 100})
+	for range 7 {
+		n.closes(t, call("alice", 60, 60), spend.TokenBudget)
+	}
+	n.Close(context.Background())
+	n.Close(context.Background())
+	next := newNode(t, ledger, clock, spend.Budget{Name: "ai", Tokens: 100})
+	next.closes(t, call("alice", 60, 60), spend.TokenBudget)
+	clock.Advance(2 * time.Minute)
+	next.Close(context.Background())
+	var turned []uint64
+	for _, e := range next.events(t, "alice", "") {
+		turned = append(turned, e.Count)
+	}
+	if !slices.Equal(turned, []uint64{1, 6, 1}) {
+		t.Fatalf("got %v calls turned away, want 1, 6 and 1", turned)
 	}
 }
 

@@ -1,6 +1,7 @@
 package spend
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -151,9 +152,12 @@ func (p *Plan) addBudget(b Budget) *limiter.LimitError {
 		_, err := limiter.NewRules(limiter.Rules{
 			Limits: []limiter.Limit{l}, Assets: []limiter.Asset{usd()},
 		})
-		refused, ok := err.(*limiter.LimitError) //nolint:errorlint // NewRules does not wrap it
-		if ok {
+		refused, ok := errors.AsType[*limiter.LimitError](err)
+		switch {
+		case ok:
 			return refused
+		case err != nil: // the ledger numbers that follow from the name
+			return refuse("name", "%v", err)
 		}
 		p.byLimit[l.Name] = b.Name
 	}

@@ -110,8 +110,7 @@ func (c *closings) keys() []closing {
 // record writes down how many calls a closed budget has turned away, at most once a minute over all
 // nodes: the minute is the note's number. Where another node was quicker, or the ledger does not
 // answer, the count waits for the next minute.
-func (b *Breaker) record(ctx context.Context, key closing) {
-	minute := b.limiter.Now().Unix() / 60
+func (b *Breaker) record(ctx context.Context, key closing, minute int64) {
 	t, due := b.closed.due(key, minute)
 	if !due {
 		return
@@ -131,7 +130,8 @@ func (b *Breaker) record(ctx context.Context, key closing) {
 	})
 }
 
-// Run writes down counts that wait for their minute, until the context ends.
+// Run writes down counts that wait for their minute, until the context ends. After that
+// [Breaker.Close] writes down the rest.
 func (b *Breaker) Run(ctx context.Context) {
 	ticker := time.NewTicker(recordEvery)
 	defer ticker.Stop()
@@ -148,6 +148,17 @@ func (b *Breaker) Run(ctx context.Context) {
 // Record writes down the counts that wait and whose minute has come. See [Breaker.Run].
 func (b *Breaker) Record(ctx context.Context) {
 	for _, key := range b.closed.keys() {
-		b.record(ctx, key)
+		b.record(ctx, key, b.minute())
 	}
 }
+
+// Close writes down the counts that still wait. One whose minute has its note takes the next one's.
+func (b *Breaker) Close(ctx context.Context) {
+	for _, key := range b.closed.keys() {
+		b.record(ctx, key, b.minute())
+		b.record(ctx, key, b.minute()+1)
+	}
+}
+
+// minute returns the minutes of the ledger's time since 1970.
+func (b *Breaker) minute() int64 { return b.limiter.Now().Unix() / 60 }

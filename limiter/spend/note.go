@@ -50,8 +50,8 @@ type record struct {
 	late      bool
 }
 
-// notes packs a record.
-func (r record) notes() []accounts.Note {
+// notes packs a record, which may be of a settlement that is late.
+func (r record) notes(isLate bool) []accounts.Note {
 	first := accounts.Note{
 		Lo: uint64(r.kind)<<kindShift | uint64(r.failure)<<errorShift | r.input<<inputShift | r.output,
 		Hi: uint32(r.route)<<routeShift | uint32(r.cached),
@@ -59,7 +59,7 @@ func (r record) notes() []accounts.Note {
 	if r.estimated {
 		first.Hi |= estimated
 	}
-	if r.late {
+	if isLate {
 		first.Hi |= late
 	}
 	return []accounts.Note{first, {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"weir/accounts"
@@ -87,28 +88,39 @@ func (b *Breaker) book(ctx context.Context, receipt ledgers.ID, usage Usage, kin
 		return Settlement{}, err
 	}
 	r.kind = kind
-	s := limiter.Settlement{Receipt: receipt, Notes: func(late bool) []accounts.Note {
-		r := r
-		r.late = late
-		return r.notes()
-	}}
+	s := limiter.Settlement{
+		Receipt: receipt, Noting: &accounts.Noting{Sent: usage.sent(), Notes: r.notes},
+	}
 	for _, m := range held.Members {
-		m.Cost = r.sum()
-		if isMoney(m.Limit) {
-			m.Cost = r.usd
-		}
+		m.Cost = *(&Amount{Tokens: r.sum(), USD: r.usd}).of(m.Limit)
 		s.Members = append(s.Members, m)
 	}
 	settled, err := by(ctx, s)
 	if err != nil {
 		return Settlement{}, err
 	}
-	b.metrics.booked(budget, kind, r, settled.Replayed)
-	return answerOf(settled, r), nil
+	r, _ = recordOf(settled.Notes) // of the first time, if it was sent before
+	answer := answerOf(settled, r)
+	if authorized.usd == 0 {
+		answer.Known = answer.Known &&
+			b.readUSD(ctx, plan.budgets[budget], held.Members[0].Subject, &answer.Remaining)
+	}
+	b.metrics.booked(budget, r, settled.Replayed)
+	return answer, nil
 }
 
-// isMoney tells the limit of a budget's money from that of its tokens.
-func isMoney(limit string) bool { return strings.HasSuffix(limit, Budget{}.moneyLimit()) }
+// sent returns the usage as it was sent.
+func (u Usage) sent() []string {
+	sent := []string{u.Route.String(), u.Error}
+	for _, reported := range []*uint64{u.InputTokens, u.OutputTokens, u.CachedTokens, u.USD} {
+		if reported == nil {
+			sent = append(sent, "")
+			continue
+		}
+		sent = append(sent, strconv.FormatUint(*reported, 10))
+	}
+	return sent
+}
 
 // record says what a usage books for a call that was authorized.
 func (u Usage) record(plan *Plan, authorized record) (record, error) {
@@ -177,23 +189,19 @@ func answerOf(settled limiter.Settled, r record) Settlement {
 	s := Settlement{
 		Transfer: settled.Transfer, Replayed: settled.Replayed, Late: settled.Late,
 		Estimated: r.estimated, Route: Route(r.route), Known: true,
+		Booked: Amount{Tokens: r.sum(), USD: r.usd},
 	}
 	for _, l := range settled.Limits {
 		s.Known = s.Known && l.Known
-		if isMoney(l.Limit) {
-			s.Reserved.USD, s.Booked.USD, s.Overage.USD = l.Held, l.Booked, l.Overage
-			s.Remaining.USD = l.Remaining
-			continue
-		}
-		s.Reserved.Tokens, s.Booked.Tokens, s.Overage.Tokens = l.Held, l.Booked, l.Overage
-		s.Remaining.Tokens = l.Remaining
+		*s.Reserved.of(l.Limit), *s.Overage.of(l.Limit) = l.Held, l.Overage
+		*s.Remaining.of(l.Limit) = l.Remaining
 	}
 	return s
 }
 
 // booked counts what a call took. A correction is in the journal: a counter cannot go back.
-func (m *metrics) booked(budget string, kind int, r record, replayed bool) {
-	if kind != kindSettle || replayed {
+func (m *metrics) booked(budget string, r record, replayed bool) {
+	if r.kind != kindSettle || replayed {
 		return
 	}
 	m.settled.WithLabelValues(budget, Route(r.route).String()).Inc()

@@ -317,3 +317,66 @@ func TestRacingCorrections(t *testing.T) {
 		n.wantUsed(t, "alice", last.InputTokens, last.USD)
 	}
 }
+
+// The same call sent again is the same whatever prices have become: it is answered as it was made.
+func TestPriceChange(t *testing.T) {
+	clock := newClock()
+	n := newNode(t, openLedger(t, clock), clock, big())
+	ctx := context.Background()
+	c := call("alice", 100, 50)
+	c.ID = "one"
+	first := n.passes(t, c)
+	settled := n.settle(t, first.Transfer, used(80, 20))
+	corrected, err := n.Correct(ctx, first.Transfer, "c", used(10, 20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ID = "two"
+	second := n.passes(t, c)
+	dearer := models()
+	dearer[0].Input, dearer[0].Output = 7_000_000, 9_000_000
+	plan, err := spend.NewPlan([]spend.Budget{big()}, dearer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.SetPlan(plan)
+	if again := n.passes(t, c); !again.Replayed || again.Reserved != second.Reserved ||
+		again.Transfer != second.Transfer {
+		t.Errorf("authorized again: got %+v, want %+v replayed", again, second)
+	}
+	again := n.settle(t, first.Transfer, used(80, 20))
+	if !again.Replayed || again.Booked != settled.Booked || again.Overage != settled.Overage {
+		t.Errorf("settled again: got %+v, want %+v replayed", again, settled)
+	}
+	again, err = n.Correct(ctx, first.Transfer, "c", used(10, 20))
+	if err != nil || !again.Replayed || again.Booked != corrected.Booked {
+		t.Errorf("corrected again: got %+v and %v, want %+v replayed", again, err, corrected)
+	}
+	n.wantUsed(t, "alice", 30+150, 50+200)
+	if s := n.settle(t, second.Transfer, used(1, 1)); s.Booked.USD != 16 {
+		t.Errorf("settled by new prices: got %+v, want 16 millionths", s)
+	}
+}
+
+// What is left of the money is told also of a model that costs none.
+func TestFreeModel(t *testing.T) {
+	clock := newClock()
+	n := newNode(t, openLedger(t, clock), clock, spend.Budget{Name: "ai", Tokens: 1000, USD: 5000})
+	n.settle(t, n.passes(t, call("alice", 100, 0)).Transfer, used(100, 0))
+	c := call("alice", 300, 0)
+	c.Model = "local"
+	a := n.passes(t, c)
+	if !a.Known || a.Remaining != (spend.Amount{Tokens: 600, USD: 4900}) {
+		t.Errorf("authorized: got %+v, want 600 and 4,900 remaining", a)
+	}
+	usage := used(200, 0)
+	usage.USD = new(uint64(77))
+	s := n.settle(t, a.Transfer, usage)
+	if s.Booked != (spend.Amount{Tokens: 200}) || s.Remaining != (spend.Amount{Tokens: 700, USD: 4900}) {
+		t.Errorf("settled: got %+v, want 200 tokens booked, 700 and 4,900 remaining", s)
+	}
+	c.InputTokens = 601
+	if a := n.closes(t, c, spend.TokenBudget); a.Remaining.USD != 4900 {
+		t.Errorf("closed: got %+v, want 4,900 remaining", a)
+	}
+}

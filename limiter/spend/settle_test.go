@@ -372,7 +372,8 @@ func TestFreeModel(t *testing.T) {
 	usage := used(200, 0)
 	usage.USD = new(uint64(77))
 	s := n.settle(t, a.Transfer, usage)
-	if s.Booked != (spend.Amount{Tokens: 200}) || s.Remaining != (spend.Amount{Tokens: 700, USD: 4900}) {
+	if s.Booked != (spend.Amount{Tokens: 200}) ||
+		s.Remaining != (spend.Amount{Tokens: 700, USD: 4900}) {
 		t.Errorf("settled: got %+v, want 200 tokens booked, 700 and 4,900 remaining", s)
 	}
 	c.InputTokens = 601

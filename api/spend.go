@@ -61,7 +61,7 @@ func (s *Server) authorize(c echo.Context) error {
 // authorizationOf writes an authorization in the words of the wire.
 func authorizationOf(a *spend.Authorization) *wire.Authorization {
 	answer := &wire.Authorization{
-		Route: a.Route.String(), Reason: a.Reason.String(), Transfer: receipt(a.Transfer),
+		Route: string(a.Route), Reason: string(a.Reason), Transfer: receipt(a.Transfer),
 		Replayed: a.Replayed, At: wire.Time{Time: a.At}, ExpiresAt: timeOrNil(a.ExpiresAt),
 		Reserved: spendOf(a.Reserved), ReopensAt: timeOrNil(a.ReopensAt),
 	}
@@ -117,14 +117,9 @@ func (s *Server) correct(c echo.Context) error {
 
 // usageOf reads how a call ended.
 func usageOf(body *wire.SpendUsage) (spend.Usage, error) {
-	usage := spend.Usage{Error: body.Error}
+	usage := spend.Usage{Route: spend.Route(body.Route), Error: body.Error}
 	if body.Route == "" {
 		return usage, badRequest("route is missing")
-	}
-	for _, route := range []spend.Route{spend.RouteModel, spend.RouteFallback, spend.RouteError} {
-		if route.String() == body.Route {
-			usage.Route = route // one that is none is refused later
-		}
 	}
 	for _, part := range []struct {
 		key   string
@@ -153,7 +148,7 @@ func usageOf(body *wire.SpendUsage) (spend.Usage, error) {
 func sendSpent(c echo.Context, settled *spend.Settlement) error {
 	answer := &wire.SpendSettlement{
 		Transfer: receipt(settled.Transfer), Replayed: settled.Replayed, Late: settled.Late,
-		Estimated: settled.Estimated, Route: settled.Route.String(),
+		Estimated: settled.Estimated, Route: string(settled.Route),
 		Reserved: spendOf(settled.Reserved), Booked: spendOf(settled.Booked),
 		Overage: spendOf(settled.Overage),
 	}
@@ -212,8 +207,8 @@ func (s *Server) spendJournal(c echo.Context) error {
 // eventOf writes a line of a budget's day in the words of the wire.
 func eventOf(e *spend.Event) wire.SpendEvent {
 	return wire.SpendEvent{
-		At: wire.Time{Time: e.At}, Event: e.Kind.String(), Transfer: receipt(e.Transfer),
-		Route: e.Route.String(), Reason: e.Reason, Model: e.Model,
+		At: wire.Time{Time: e.At}, Event: string(e.Kind), Transfer: receipt(e.Transfer),
+		Route: string(e.Route), Reason: e.Reason, Model: e.Model,
 		InputTokens: e.InputTokens, OutputTokens: e.OutputTokens, CachedTokens: e.CachedTokens,
 		USD: amountOf(&usd, e.USD), Estimated: e.Estimated, Late: e.Late,
 		ExpiresAt: timeOrNil(e.ExpiresAt), Count: e.Count,

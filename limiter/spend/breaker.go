@@ -18,45 +18,26 @@ import (
 )
 
 // Route says where a call goes, or how it ended.
-type Route int
+type Route string
 
 // The routes.
 const (
 	// RouteModel: the call may be made, or was made and answered.
-	RouteModel Route = 1 + iota
+	RouteModel Route = "model"
 	// RouteFallback: the budget is closed, or the model was not asked after all.
-	RouteFallback
+	RouteFallback Route = "fallback"
 	// RouteError: the model was asked and failed.
-	RouteError
+	RouteError Route = "error"
 )
 
-// String returns the route's name.
-func (r Route) String() string { return nameIn(routeNames, int(r)) }
-
-// Reason says why a budget is closed.
-type Reason int
+// Reason says why a budget is closed; empty where it is open.
+type Reason string
 
 // The reasons. Tokens are counted first.
 const (
-	TokenBudget Reason = 1 + iota
-	USDBudget
+	TokenBudget Reason = "token-budget"
+	USDBudget   Reason = "usd-budget"
 )
-
-// String returns the reason's name, empty of no reason.
-func (r Reason) String() string { return nameIn(reasonNames, int(r)) }
-
-var (
-	routeNames  = []string{"", "model", "fallback", "error"}
-	reasonNames = []string{"", "token-budget", "usd-budget"}
-)
-
-// nameIn returns a name by its number, empty for one without.
-func nameIn(names []string, number int) string {
-	if number >= len(names) {
-		return ""
-	}
-	return names[number]
-}
 
 // Estimate returns how many tokens a text counts as: one for every four characters, rounded up.
 func Estimate(text string) uint64 { return (uint64(utf8.RuneCountInString(text)) + 3) / 4 }
@@ -183,7 +164,7 @@ func (b *Breaker) Authorize(ctx context.Context, call Call) (Authorization, erro
 		Noting: &accounts.Noting{
 			Sent: []string{fmt.Sprint(model.Number, call.InputTokens, call.MaxOutputTokens)},
 			Notes: record{
-				kind: kindAuthorize, tokens: tokens{input: call.InputTokens, output: call.MaxOutputTokens},
+				kind: Authorized, tokens: tokens{input: call.InputTokens, output: call.MaxOutputTokens},
 				usd: reserved.USD, model: model.Number, hold: uint16(budget.Hold / time.Second),
 			}.notes,
 		},
@@ -195,7 +176,7 @@ func (b *Breaker) Authorize(ctx context.Context, call Call) (Authorization, erro
 	if model.free() {
 		a.Known = a.Known && b.readUSD(ctx, budget, call.Subject, &a.Remaining)
 	}
-	b.metrics.authorized.WithLabelValues(budget.Name, a.Route.String(), a.Reason.String()).Inc()
+	b.metrics.authorized.WithLabelValues(budget.Name, string(a.Route), string(a.Reason)).Inc()
 	if a.Route == RouteFallback {
 		b.closed.add(key, model.Number, a.Reason)
 		b.record(ctx, key, b.minute())

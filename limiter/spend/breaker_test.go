@@ -221,18 +221,18 @@ func TestReasons(t *testing.T) {
 		{"Tokens", "ai", "local", 901, 0, spend.TokenBudget},
 		{"USD", "ai", "fast", 0, 451, spend.USDBudget},
 		{"Both", "ai", "fast", 500, 401, spend.TokenBudget},
-		{"Within", "ai", "fast", 450, 225, 0},
-		{"Free", "ai", "local", 225, 0, 0},
+		{"Within", "ai", "fast", 450, 225, ""},
+		{"Free", "ai", "local", 225, 0, ""},
 		{"MoneyOnly", "money", "fast", 901, 0, spend.USDBudget},
-		{"MoneyOnlyFree", "money", "local", 5_000_000, 0, 0},
-		{"TokensOnly", "tokens", "exact", 900, 0, 0},
+		{"MoneyOnlyFree", "money", "local", 5_000_000, 0, ""},
+		{"TokensOnly", "tokens", "exact", 900, 0, ""},
 		{"TokensOnlyMore", "tokens", "exact", 1, 0, spend.TokenBudget},
 	} {
 		c := spend.Call{
 			Budget: row.budget, Subject: "alice", Model: row.model, InputTokens: row.input,
 			MaxOutputTokens: row.output,
 		}
-		if row.want == 0 {
+		if row.want == "" {
 			n.passes(t, c)
 			continue
 		}

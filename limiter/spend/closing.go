@@ -117,7 +117,7 @@ func (b *Breaker) record(ctx context.Context, key closing, minute int64) {
 	}
 	budget := Budget{Name: key.budget}
 	made, err := b.limiter.Note(ctx, budget.tokenLimit(), key.subject, uint64(minute),
-		closedNote(t.count, t.model, int(t.reason)))
+		closedNote(t.count, t.model, t.reason))
 	if err != nil {
 		b.metrics.unrecorded.Inc()
 	}

@@ -31,20 +31,15 @@ type Event struct {
 }
 
 // Kind is what an event tells.
-type Kind int
+type Kind string
 
 // The kinds of events.
 const (
-	Authorized Kind = kindAuthorize
-	Settled    Kind = kindSettle
-	Closed     Kind = kindClosed
-	Correction Kind = kindCorrection
+	Authorized Kind = "authorize"
+	Settled    Kind = "settle"
+	Closed     Kind = "closed"
+	Correction Kind = "correction"
 )
-
-// String returns the kind's name.
-func (k Kind) String() string { return nameIn(kindNames, int(k)) }
-
-var kindNames = []string{"", "authorize", "settle", "closed", "correction"}
 
 // Day returns when a day begins and ends on the clocks of a budget's time zone, UTC where it has
 // none. The day is written as 2026-10-16; empty is today, by the ledger's time.
@@ -90,7 +85,7 @@ func (b *Breaker) Events(ctx context.Context, budget, subject string, from, to t
 		if size == 0 { // its second note is on the next page
 			break
 		}
-		if event.Kind != 0 {
+		if event.Kind != "" {
 			events = append(events, event)
 		}
 		read += size
@@ -105,11 +100,11 @@ func (b *Breaker) Events(ctx context.Context, budget, subject string, from, to t
 // missing. The second note of an event that began earlier is none.
 func (p *Plan) event(notes []accounts.NoteEntry) (Event, int) {
 	first := notes[0]
-	kind := int(first.Lo >> kindShift)
-	e := Event{At: instant(first.Timestamp), Kind: Kind(kind), Transfer: first.About}
-	if kind == kindClosed {
+	kind := first.Lo >> kindShift
+	e := Event{At: instant(first.Timestamp), Kind: numbered(kinds, kind), Transfer: first.About}
+	if e.Kind == Closed {
 		e.Count = first.Lo & countMask
-		e.Route, e.Reason = RouteFallback, Reason(first.Hi&lowMask).String()
+		e.Route, e.Reason = RouteFallback, string(numbered(reasons, uint64(first.Hi&lowMask)))
 		e.Model = p.modelName(uint16(first.Hi >> modelShift))
 		return e, 1
 	}
@@ -125,12 +120,12 @@ func (p *Plan) event(notes []accounts.NoteEntry) (Event, int) {
 	}
 	e.Model, e.USD = p.modelName(r.model), r.usd
 	e.InputTokens, e.OutputTokens, e.CachedTokens = r.input, r.output, r.cached
-	if kind == kindAuthorize {
+	if e.Kind == Authorized {
 		e.Route = RouteModel
 		e.ExpiresAt = e.At.Add(time.Duration(r.hold) * time.Second)
 		return e, 2
 	}
-	e.Route, e.Reason = Route(r.route), nameIn(failureNames, r.failure)
+	e.Route, e.Reason = r.route, r.failure
 	e.Estimated, e.Late = r.estimated, r.late
 	return e, 2
 }

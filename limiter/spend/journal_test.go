@@ -48,6 +48,7 @@ func TestReplay(t *testing.T) {
 	n := newNode(t, ledger, clock, spend.Budget{Name: "ai", Tokens: 200_000, USD: 300_000})
 	random := rand.New(rand.NewPCG(1, 2))
 	ctx := context.Background()
+	routes := []spend.Route{spend.RouteModel, spend.RouteFallback, spend.RouteError}
 	var settled []ledgers.ID
 	for i := range rounds(700, 5000) {
 		clock.Advance(time.Duration(random.IntN(2000)) * time.Millisecond)
@@ -59,7 +60,7 @@ func TestReplay(t *testing.T) {
 		if a.Route == spend.RouteFallback {
 			continue
 		}
-		usage := spend.Usage{Route: spend.Route(1 + random.IntN(3))}
+		usage := spend.Usage{Route: routes[random.IntN(len(routes))]}
 		if random.IntN(2) == 0 {
 			usage.InputTokens, usage.OutputTokens = new(random.Uint64N(500)), new(random.Uint64N(600))
 		}

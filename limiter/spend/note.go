@@ -1,17 +1,32 @@
 package spend
 
-import "weir/accounts"
+import (
+	"slices"
 
-// The kinds of events, as notes have them.
-const (
-	kindAuthorize = 1 + iota
-	kindSettle
-	kindClosed
-	kindCorrection
-
-	// secondNote is added to the kind in the second note of a call.
-	secondNote = 8
+	"weir/accounts"
 )
+
+// What notes say by a number: its place here.
+var (
+	kinds    = []Kind{"", Authorized, Settled, Closed, Correction}
+	routes   = []Route{"", RouteModel, RouteFallback, RouteError}
+	reasons  = []Reason{"", TokenBudget, USDBudget}
+	failures = []string{"", "timeout", "rate-limited", "provider-error", "canceled", "other"}
+)
+
+// secondNote is added to the kind in the second note of a call.
+const secondNote = 8
+
+// number returns the number of what is in a list.
+func number[T comparable](list []T, of T) uint64 { return uint64(slices.Index(list, of)) }
+
+// numbered returns what has a number in a list, the zero value for a number that nothing has.
+func numbered[T any](list []T, number uint64) T {
+	if number >= uint64(len(list)) {
+		number = 0
+	}
+	return list[number]
+}
 
 // Where the parts of a note stand; see the package's comment.
 const (
@@ -39,22 +54,23 @@ func (t tokens) sum() uint64 { return t.input + t.output }
 
 // record is what the two notes of a call say.
 type record struct {
-	kind int
+	kind Kind
 	tokens
 	usd       uint64
 	model     uint16
 	hold      uint16 // seconds
-	route     int
-	failure   int
+	route     Route
+	failure   string
 	estimated bool
 	late      bool
 }
 
 // notes packs a record, which may be of a settlement that is late.
 func (r record) notes(isLate bool) []accounts.Note {
+	kind := number(kinds, r.kind)
 	first := accounts.Note{
-		Lo: uint64(r.kind)<<kindShift | uint64(r.failure)<<errorShift | r.input<<inputShift | r.output,
-		Hi: uint32(r.route)<<routeShift | uint32(r.cached),
+		Lo: kind<<kindShift | number(failures, r.failure)<<errorShift | r.input<<inputShift | r.output,
+		Hi: uint32(number(routes, r.route))<<routeShift | uint32(r.cached),
 	}
 	if r.estimated {
 		first.Hi |= estimated
@@ -63,7 +79,7 @@ func (r record) notes(isLate bool) []accounts.Note {
 		first.Hi |= late
 	}
 	return []accounts.Note{first, {
-		Lo: uint64(r.kind|secondNote)<<kindShift | r.usd,
+		Lo: (kind|secondNote)<<kindShift | r.usd,
 		Hi: uint32(r.model)<<modelShift | uint32(r.hold),
 	}}
 }
@@ -75,7 +91,7 @@ func recordOf(notes []accounts.Note) (record, bool) {
 	}
 	first, second := notes[0], notes[1]
 	return record{
-		kind: int(first.Lo >> kindShift),
+		kind: numbered(kinds, first.Lo>>kindShift),
 		tokens: tokens{
 			input:  first.Lo >> inputShift & tokenMask,
 			output: first.Lo & tokenMask,
@@ -84,17 +100,17 @@ func recordOf(notes []accounts.Note) (record, bool) {
 		usd:       second.Lo & moneyMask,
 		model:     uint16(second.Hi >> modelShift),
 		hold:      uint16(second.Hi & lowMask),
-		route:     int(first.Hi >> routeShift),
-		failure:   int(first.Lo >> errorShift & 0xf),
+		route:     numbered(routes, uint64(first.Hi>>routeShift)),
+		failure:   numbered(failures, first.Lo>>errorShift&0xf),
 		estimated: first.Hi&estimated != 0,
 		late:      first.Hi&late != 0,
 	}, true
 }
 
 // closedNote packs how many calls were turned away, and why and for which model the last one was.
-func closedNote(count uint64, model uint16, reason int) accounts.Note {
+func closedNote(count uint64, model uint16, reason Reason) accounts.Note {
 	return accounts.Note{
-		Lo: kindClosed<<kindShift | min(count, countMask),
-		Hi: uint32(model)<<modelShift | uint32(reason),
+		Lo: number(kinds, Closed)<<kindShift | min(count, countMask),
+		Hi: uint32(model)<<modelShift | uint32(number(reasons, reason)),
 	}
 }

@@ -12,11 +12,6 @@ import (
 	"weir/limiter"
 )
 
-// failureNames are why calls fail, by their numbers in the ledger.
-var failureNames = []string{
-	"", "timeout", "rate-limited", "provider-error", "canceled", "other",
-}
-
 // Usage says how an authorized call ended. What is nil is estimated: of RouteModel all that was
 // reserved, of RouteError its input, of RouteFallback nothing.
 type Usage struct {
@@ -52,7 +47,7 @@ type Settlement struct {
 // sent again is answered the same. More than was reserved is booked too, and so is what comes late.
 // Errors are those of [limiter.Limiter.Settle].
 func (b *Breaker) Settle(ctx context.Context, receipt ledgers.ID, usage Usage) (Settlement, error) {
-	return b.book(ctx, receipt, usage, kindSettle, b.limiter.Settle)
+	return b.book(ctx, receipt, usage, Settled, b.limiter.Settle)
 }
 
 // Correct books what a settled call really took in place of what was booked for it, by entries that
@@ -61,14 +56,14 @@ func (b *Breaker) Settle(ctx context.Context, receipt ledgers.ID, usage Usage) (
 // of [limiter.Limiter.Correct].
 func (b *Breaker) Correct(ctx context.Context, receipt ledgers.ID, id string, usage Usage,
 ) (Settlement, error) {
-	return b.book(ctx, receipt, usage, kindCorrection,
+	return b.book(ctx, receipt, usage, Correction,
 		func(ctx context.Context, s limiter.Settlement) (limiter.Settled, error) {
 			return b.limiter.Correct(ctx, id, s)
 		})
 }
 
 // book settles or corrects a call.
-func (b *Breaker) book(ctx context.Context, receipt ledgers.ID, usage Usage, kind int,
+func (b *Breaker) book(ctx context.Context, receipt ledgers.ID, usage Usage, kind Kind,
 	by func(context.Context, limiter.Settlement) (limiter.Settled, error),
 ) (Settlement, error) {
 	plan := b.plan.Load()
@@ -111,7 +106,7 @@ func (b *Breaker) book(ctx context.Context, receipt ledgers.ID, usage Usage, kin
 
 // sent returns the usage as it was sent.
 func (u Usage) sent() []string {
-	sent := []string{u.Route.String(), u.Error}
+	sent := []string{string(u.Route), u.Error}
 	for _, reported := range []*uint64{u.InputTokens, u.OutputTokens, u.CachedTokens, u.USD} {
 		if reported == nil {
 			sent = append(sent, "")
@@ -124,16 +119,15 @@ func (u Usage) sent() []string {
 
 // record says what a usage books for a call that was authorized.
 func (u Usage) record(plan *Plan, authorized record) (record, error) {
-	failure := slices.Index(failureNames, u.Error)
 	switch {
-	case u.Route < RouteModel || u.Route > RouteError:
-		return record{}, badRequest("route: want %s", strings.Join(routeNames[1:], ", "))
-	case failure < 0:
-		return record{}, badRequest("error: want %s", strings.Join(failureNames[1:], ", "))
-	case u.Route == RouteModel && failure > 0:
+	case !slices.Contains(routes[1:], u.Route):
+		return record{}, badRequest("route: want %s, %s, %s", RouteModel, RouteFallback, RouteError)
+	case !slices.Contains(failures, u.Error):
+		return record{}, badRequest("error: want %s", strings.Join(failures[1:], ", "))
+	case u.Route == RouteModel && u.Error != "":
 		return record{}, badRequest("error: a call that failed has the route %s", RouteError)
 	}
-	r := record{route: int(u.Route), failure: failure, model: authorized.model}
+	r := record{route: u.Route, failure: u.Error, model: authorized.model}
 	r.tokens, r.estimated = u.tokens(authorized.tokens)
 	switch {
 	case r.input > MaxTokens:
@@ -188,7 +182,7 @@ func valueOr(reported *uint64, estimate uint64) uint64 {
 func answerOf(settled limiter.Settled, r record) Settlement {
 	s := Settlement{
 		Transfer: settled.Transfer, Replayed: settled.Replayed, Late: settled.Late,
-		Estimated: r.estimated, Route: Route(r.route), Known: true,
+		Estimated: r.estimated, Route: r.route, Known: true,
 		Booked: Amount{Tokens: r.sum(), USD: r.usd},
 	}
 	for _, l := range settled.Limits {
@@ -201,10 +195,10 @@ func answerOf(settled limiter.Settled, r record) Settlement {
 
 // booked counts what a call took. A correction is in the journal: a counter cannot go back.
 func (m *metrics) booked(budget string, r record, replayed bool) {
-	if r.kind != kindSettle || replayed {
+	if r.kind != Settled || replayed {
 		return
 	}
-	m.settled.WithLabelValues(budget, Route(r.route).String()).Inc()
+	m.settled.WithLabelValues(budget, string(r.route)).Inc()
 	m.tokens.WithLabelValues(budget).Add(float64(r.sum()))
 	m.usd.WithLabelValues(budget).Add(float64(r.usd))
 }

@@ -223,7 +223,7 @@ func TestBadUsage(t *testing.T) {
 	receipt := n.passes(t, call("alice", 100, 50)).Transfer
 	for name, usage := range map[string]spend.Usage{
 		"NoRoute": {},
-		"Route":   {Route: 4},
+		"Route":   {Route: "modell"},
 		"Input":   {Route: spend.RouteModel, InputTokens: new(uint64(spend.MaxTokens + 1))},
 		"Output":  {Route: spend.RouteModel, OutputTokens: new(uint64(spend.MaxTokens + 1))},
 		"Cached": {

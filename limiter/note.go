@@ -90,42 +90,19 @@ func (l *Limiter) Correct(ctx context.Context, id string, s Settlement) (Settled
 	if err != nil {
 		return Settled{}, err
 	}
-	var hold accounts.Hold
-	var done accounts.Settlement
-	err = l.onHold(ctx, s.Receipt, true, func(ctx context.Context, h accounts.Hold,
-	) (accounts.Result, error) {
-		actual, err := l.actual(h, s)
-		if err != nil {
-			return accounts.Result{}, err
-		}
-		hold = h
-		done, err = l.book.Correct(ctx, h, id, actual, *s.Noting)
+	return l.settleHold(ctx, s, true, func(ctx context.Context, h accounts.Hold, actual []uint64,
+	) (accounts.Settlement, error) {
+		done, err := l.book.Correct(ctx, h, id, actual, *s.Noting)
 		switch {
 		case err == nil && done.Outcome == accounts.Conflict:
-			return done.Result, spent(accounts.Conflict, id)
+			return done, spent(accounts.Conflict, id)
 		case err == nil && done.Outcome == accounts.Unsettled:
-			return done.Result, &Error{
+			return done, &Error{
 				Code: CodeReservationClosed, Detail: "the call was not settled: there is nothing to correct",
 			}
 		}
-		return done.Result, err
+		return done, err
 	})
-	if err != nil {
-		l.metrics.failed(err)
-		return Settled{}, err
-	}
-	return l.settlement(ctx, hold, done), nil
-}
-
-// settlement describes what was settled or corrected.
-func (l *Limiter) settlement(ctx context.Context, h accounts.Hold, done accounts.Settlement,
-) Settled {
-	settled := l.settled(ctx, h, done.Result)
-	settled.Late, settled.Notes = done.Late, done.Notes
-	for i := range settled.Limits {
-		settled.Limits[i].Booked, settled.Limits[i].Overage = done.Booked[i], done.Overage[i]
-	}
-	return settled
 }
 
 // Note keeps a note in the ledger that stands alone, as the n-th of a subject on a limit. It

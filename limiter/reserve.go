@@ -95,24 +95,29 @@ func checkHold(hold time.Duration) error {
 // holds are slots, or where the receipt is a check's; CodeUnknownLimit where a limit of it is not
 // configured any more. After CodeLedgerUnavailable the outcome is unknown: the same call will tell.
 func (l *Limiter) Settle(ctx context.Context, s Settlement) (Settled, error) {
-	settled, err := l.settleHold(ctx, s)
-	if err != nil {
+	if s.oneCost() == (len(s.Members) > 0) {
+		err := badRequest("want either cost or limits")
 		l.metrics.failed(err)
 		return Settled{}, err
 	}
-	return settled, nil
+	return l.settleHold(ctx, s, s.Noting != nil, func(ctx context.Context, h accounts.Hold,
+		actual []uint64,
+	) (accounts.Settlement, error) {
+		return l.book.Settle(ctx, h, actual, s.Noting)
+	})
 }
 
 // oneCost reports whether a settlement has a cost of its own.
 func (s Settlement) oneCost() bool { return s.Cost != nil || s.CostIn != nil }
 
-func (l *Limiter) settleHold(ctx context.Context, s Settlement) (Settled, error) {
-	if s.oneCost() == (len(s.Members) > 0) {
-		return Settled{}, badRequest("want either cost or limits")
-	}
+// settleHold settles or corrects a reservation by a call of the books, which is told what each of
+// its charges really took. Noted says that the call brings notes.
+func (l *Limiter) settleHold(ctx context.Context, s Settlement, noted bool,
+	by func(ctx context.Context, h accounts.Hold, actual []uint64) (accounts.Settlement, error),
+) (Settled, error) {
 	var hold accounts.Hold
 	var done accounts.Settlement
-	err := l.onHold(ctx, s.Receipt, s.Noting != nil, func(ctx context.Context, h accounts.Hold,
+	err := l.onHold(ctx, s.Receipt, noted, func(ctx context.Context, h accounts.Hold,
 	) (accounts.Result, error) {
 		if h.Check {
 			return accounts.Result{}, badRequest("the receipt is a check's: it can only be released")
@@ -122,13 +127,19 @@ func (l *Limiter) settleHold(ctx context.Context, s Settlement) (Settled, error)
 			return accounts.Result{}, err
 		}
 		hold = h
-		done, err = l.book.Settle(ctx, h, actual, s.Noting)
+		done, err = by(ctx, h, actual)
 		return done.Result, err
 	})
 	if err != nil {
+		l.metrics.failed(err)
 		return Settled{}, err
 	}
-	return l.settlement(ctx, hold, done), nil
+	settled := l.settled(ctx, hold, done.Result)
+	settled.Late, settled.Notes = done.Late, done.Notes
+	for i := range settled.Limits {
+		settled.Limits[i].Booked, settled.Limits[i].Overage = done.Booked[i], done.Overage[i]
+	}
+	return settled, nil
 }
 
 // Release gives back all that a reservation holds, or what a check took and has not come back yet.
@@ -178,7 +189,7 @@ func (l *Limiter) renew(ctx context.Context, receipt ledgers.ID, hold time.Durat
 		if h.Check {
 			return accounts.Result{}, badRequest("the receipt is a check's: it can only be released")
 		}
-		charges = l.held(h)
+		charges = l.chargesOf(h)
 		var err error
 		result, err = l.book.Renew(ctx, h, uint32(hold/time.Second))
 		return result, err
@@ -260,8 +271,8 @@ func (l *Limiter) release(h accounts.Hold) {
 	}
 }
 
-// held pairs what is held with the limits.
-func (l *Limiter) held(h accounts.Hold) []charge {
+// chargesOf pairs what is held with the limits.
+func (l *Limiter) chargesOf(h accounts.Hold) []charge {
 	set := l.limits.Load()
 	charges := make([]charge, len(h.Charges))
 	for i, c := range h.Charges {
@@ -283,7 +294,7 @@ func (l *Limiter) settled(ctx context.Context, h accounts.Hold, result accounts.
 		l.metrics.unread.Inc()
 	}
 	s := Settled{Transfer: h.Receipt(), Replayed: result.Outcome == accounts.Replayed}
-	for i, c := range l.held(h) {
+	for i, c := range l.chargesOf(h) {
 		entry := SettledLimit{
 			Limit: c.limit.Name, Subject: c.Subject, Kind: c.limit.Kind, Held: c.Amount,
 			Known: err == nil,

@@ -233,17 +233,12 @@ func spent(outcome accounts.Outcome, id string) *Error {
 
 // look decides a request that takes nothing by reading: no id is recorded.
 func (l *Limiter) look(ctx context.Context, charges []charge) (Decision, error) {
-	result := accounts.Result{Refused: -1}
 	read, err := l.read(ctx, charges, trueWaits)
 	if err != nil {
 		return l.unanswered("", charges, nil, err)
 	}
-	result.Timestamp = l.book.Now()
-	for i := range charges {
-		if need(charges[i].Amount, read[i].Balance) > 0 {
-			result.Refused = i
-			break
-		}
+	result := accounts.Result{
+		Refused: firstLacking(charges, read, -1), Timestamp: l.book.Now(),
 	}
 	if result.Refused < 0 {
 		return allow(charges, read, result, result.Timestamp), nil

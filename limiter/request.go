@@ -86,10 +86,9 @@ type asked struct {
 	hold  time.Duration
 	named []charge // all that it names, one for each account, in the order sent
 	// charges are those of named that decide: all but what is put aside.
-	charges []charge
-	sent    []string // what was sent that the charges do not say
-	noting  *accounts.Noting
-	// readFirst is the request's.
+	charges   []charge
+	sent      []string // what was sent that the charges do not say
+	noting    *accounts.Noting
 	readFirst bool
 }
 

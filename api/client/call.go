@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -39,6 +40,9 @@ func (c *Call) closed(reason string, err error) *Call {
 // authorized with, but with the guard's Timeout. After an error it may be made again; once it was
 // done, it is answered the same whatever the usage. Of a call that weir did not authorize there is
 // nothing to settle.
+//
+// A usage that weir refuses, such as one with more cached tokens than input, does not make the call
+// free: it is settled as it was estimated, and Settle returns that settlement and the refusal.
 func (c *Call) Settle(usage wire.SpendUsage) (wire.SpendSettlement, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,19 +56,37 @@ func (c *Call) Settle(usage wire.SpendUsage) (wire.SpendSettlement, error) {
 	if usage.Route == "" {
 		usage.Route = wire.RouteModel
 	}
+	settlement, err := c.book(usage)
+	refused, answered := errors.AsType[*Error](err)
+	if answered && refused.Code == wire.CodeBadRequest {
+		var estimated error
+		settlement, estimated = c.book(wire.SpendUsage{Route: usage.Route, Error: usage.Error})
+		if estimated == nil {
+			err = fmt.Errorf("settle call %s: it is booked as estimated: %w", c.Transfer, err)
+			return settlement, err
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("settle call %s: %w", c.Transfer, err)
+	}
+	return settlement, err
+}
+
+// book settles the call on the server.
+func (c *Call) book(usage wire.SpendUsage) (wire.SpendSettlement, error) {
 	ctx, cancel := context.WithTimeout(c.base, c.guard.options.Timeout)
 	defer cancel()
 	settlement, err := c.guard.client.SettleSpend(ctx, c.Transfer, usage)
-	if err != nil {
-		return settlement, fmt.Errorf("settle call %s: %w", c.Transfer, err)
+	if err == nil {
+		c.settlement = &settlement
+		c.guard.run.settle(c, &settlement)
 	}
-	c.settlement = &settlement
-	c.guard.run.settle(c, &settlement)
-	return settlement, nil
+	return settlement, err
 }
 
-// Fail settles a call that failed: its input is booked, whatever else the usage says, and the kind
-// of the error; see [ProviderError].
+// Fail settles a call that failed, with the kind of the error; see [ProviderError]. What the usage
+// has is booked, and where it has no input tokens those that were estimated. Output that came
+// before the failure is booked only where the usage says so: the provider may charge for it.
 func (c *Call) Fail(usage wire.SpendUsage, err error) (wire.SpendSettlement, error) {
 	usage.Route, usage.Error = wire.RouteError, kindOf(err)
 	return c.Settle(usage)

@@ -16,12 +16,17 @@ type Result struct {
 	Reason string
 	// Attempts is how many calls to the model were made.
 	Attempts int
+	// ReopensAt is, where the budget is closed, when a call of this size can pass; nil where waiting
+	// does not help or the time is not known.
+	ReopensAt *wire.Time
 	// Settlement is that of the last attempt, nil if there was none or it is Unsettled.
 	Settlement *wire.SpendSettlement
 	// Err is why the last attempt failed or weir could not say, nil if neither was so.
 	Err error
-	// Unsettled is not nil where an attempt could not be settled. It names the receipt, by which
-	// [Client.SettleSpend] can still do it; what is held of it comes back by itself.
+	// Unsettled is not nil where an attempt could not be settled, or only as it was estimated, since
+	// weir refused its usage; see [Call.Settle]. It names the receipt. By that [Client.SettleSpend]
+	// can settle the first, of which what is held comes back by itself, and [Client.Correct] put the
+	// other right.
 	Unsettled error
 }
 
@@ -32,9 +37,10 @@ type Result struct {
 //
 // The model function is given a context with the time that the call may take; one that does not
 // heed it is waited for. It returns what the provider reported, as far as it did, also with an
-// error. An error that does not pass is returned, with Route wire.RouteError; so is one after which
-// the caller has canceled, and where the fallback is nil that of the last attempt. A closed gate is
-// no error. A model function that panics is settled as a call that failed.
+// error: of a stream that broke off, the output that came; see [Call.Fail]. An error that does not
+// pass is returned, with Route wire.RouteError; so is one after which the caller has canceled, and
+// where the fallback is nil that of the last attempt. A closed gate is no error. A model function
+// that panics is settled as a call that failed.
 func (g *Guard) Do(ctx context.Context, ask Ask,
 	model func(context.Context) (wire.SpendUsage, error),
 	fallback func(ctx context.Context, reason string) error,
@@ -66,7 +72,7 @@ func (g *Guard) attempts(ctx context.Context, ask Ask,
 		}
 		if call.Route != wire.RouteModel {
 			result.Route, result.Reason = wire.RouteFallback, call.Reason
-			result.Err = errors.Join(result.Err, call.Err)
+			result.ReopensAt, result.Err = call.ReopensAt, errors.Join(result.Err, call.Err)
 			return nil
 		}
 		result.Attempts++
@@ -107,7 +113,7 @@ func (c *Call) attempt(ctx context.Context, model func(context.Context) (wire.Sp
 		} else {
 			settlement, unsettled = c.Fail(usage, err)
 		}
-		if unsettled == nil && c.Transfer != "" {
+		if settlement.Transfer != "" {
 			result.Settlement = &settlement
 		}
 		result.Unsettled = errors.Join(result.Unsettled, unsettled)

@@ -28,7 +28,8 @@ const (
 // GuardOptions change how a [Guard] works.
 type GuardOptions struct {
 	// FailOpen has calls made, and not counted by weir, while weir is away; see [IsAway]. Without it
-	// they go to the fallback.
+	// they go to the fallback, as they always do while weir says that it is busy or that its ledger
+	// does not answer.
 	FailOpen bool
 	// Retries is how often a call is made again after the provider failed in a way that passes; 0
 	// means 2, and what is below 0 none.
@@ -80,7 +81,8 @@ type Ask struct {
 	Input string
 	// InputTokens is how many tokens go in, where that is known; 0 means [EstimateTokens] of Input.
 	InputTokens uint64
-	// MaxOutputTokens is the most that the call is allowed to put out.
+	// MaxOutputTokens is the most that the call is allowed to put out, the limit that the provider is
+	// given. 0 means that it puts out nothing, as an embedding does.
 	MaxOutputTokens uint64
 }
 

@@ -383,6 +383,52 @@ func TestSettleIsLost(t *testing.T) {
 	})
 }
 
+// refusedUsage is one that weir refuses.
+var refusedUsage = wire.SpendUsage{
+	InputTokens: new(wire.Count(5)), CachedTokens: new(wire.Count(50)),
+}
+
+// TestUsageIsRefused has calls that are booked as estimated, and a caller who is told.
+func TestUsageIsRefused(t *testing.T) {
+	for route, c := range map[string]struct {
+		err    error
+		booked uint64
+	}{
+		wire.RouteModel: {nil, 60},
+		wire.RouteError: {&client.ProviderError{Status: 400}, 30},
+	} {
+		b := &budget{tokens: 1000}
+		r, err := b.guard(t, client.GuardOptions{Run: client.RunCap{Tokens: 100}}).Do(t.Context(), ask,
+			func(context.Context) (wire.SpendUsage, error) { return refusedUsage, c.err }, nil)
+		e, ok := errors.AsType[*client.Error](r.Unsettled)
+		if !errors.Is(err, c.err) || r.Route != route || !ok || e.Code != wire.CodeBadRequest ||
+			r.Settlement == nil || r.Settlement.Booked != spend(c.booked) || b.spent != c.booked {
+			t.Errorf("got %+v and error %v, want %d booked for route %s", r, err, c.booked, route)
+		}
+		b.check(t)
+	}
+}
+
+// TestReopensAt has a closed gate that says when it opens.
+func TestReopensAt(t *testing.T) {
+	midnight := wire.Time{Time: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)}
+	b := &budget{tokens: 1000, reopens: &midnight}
+	g := b.guard(t, client.GuardOptions{})
+	big := ask
+	big.MaxOutputTokens = 871 // with the input of 30 one more than 900
+	var reasons recorded
+	for _, c := range []struct {
+		ask  client.Ask
+		want *wire.Time
+	}{{ask, nil}, {big, &midnight}} {
+		r, err := g.Do(t.Context(), c.ask, answers(1, 1), reasons.fallback)
+		if err != nil || (r.ReopensAt == nil) != (c.want == nil) ||
+			c.want != nil && !r.ReopensAt.Equal(c.want.Time) {
+			t.Errorf("got %+v and error %v, want it to reopen at %v", r, err, c.want)
+		}
+	}
+}
+
 // tidy:table a list of subtests
 func TestCallHandle(t *testing.T) {
 	open := func(t *testing.T, b *budget) *client.Call {
@@ -459,6 +505,19 @@ func TestCallHandle(t *testing.T) {
 		err = call.Close() // leaves it to whoever got the error
 		if err != nil {
 			t.Errorf("got error %v, want nothing estimated", err)
+		}
+	})
+	t.Run("ErrUsage", func(t *testing.T) { // one that weir refuses does not make the call free
+		b := &budget{tokens: 1000}
+		call := open(t, b)
+		s, err := call.Settle(refusedUsage)
+		e, ok := errors.AsType[*client.Error](err)
+		if !ok || e.Code != wire.CodeBadRequest || s.Booked != spend(60) || !s.Estimated {
+			t.Errorf("got %+v and error %v, want the estimate of 60 and bad-request", s, err)
+		}
+		again, err := call.Settle(usage(7, 7))
+		if err != nil || again != s || call.Close() != nil || len(b.settled) != 1 {
+			t.Errorf("got %+v and error %v, want what was settled", again, err)
 		}
 	})
 	t.Run("Values", func(t *testing.T) { // of the context, such as a trace's, outlive its end

@@ -16,7 +16,8 @@ import (
 // budget is a weir with one budget of tokens, which cost a millionth of a USD each. Its gate closes
 // at 90 %. What is held comes back after a minute.
 type budget struct {
-	tokens uint64
+	tokens  uint64
+	reopens *wire.Time // what a closed gate says, if anything
 
 	mu      sync.Mutex
 	spent   uint64
@@ -89,7 +90,8 @@ func (b *budget) authorize(r wire.SpendRequest) wire.Authorization {
 	now := wire.Time{Time: time.Now()}
 	if b.use()+h.input+h.output > b.tokens*9/10 {
 		b.closed++
-		return wire.Authorization{Route: wire.RouteFallback, Reason: wire.ReasonTokens, At: now}
+		return wire.Authorization{Route: wire.RouteFallback, Reason: wire.ReasonTokens, At: now,
+			ReopensAt: b.reopens}
 	}
 	receipt := fmt.Sprintf("%032x", len(b.asked))
 	if b.held == nil {
@@ -113,6 +115,9 @@ func (b *budget) settle(w http.ResponseWriter, receipt string, usage wire.SpendU
 		again := *h.settlement
 		again.Replayed = true
 		send(w, http.StatusOK, again)
+		return
+	case usage.CachedTokens != nil && usage.CachedTokens.Units > usage.InputTokens.Units:
+		fails(wire.CodeBadRequest, "")(w, nil)
 		return
 	}
 	b.settled = append(b.settled, usage)

@@ -102,10 +102,12 @@ func TestCheckErrBadRequest(t *testing.T) {
 
 func TestCheckErrDetail(t *testing.T) {
 	s := newService(t, api.Options{})
-	const amount = "want a whole number from 0 to 999999999999999, not "
+	const amount = `want a whole number from 0 to 999999999999999, or money in quotes, ` +
+		`as in "1.50", not `
 	tests := map[string]string{
 		`{"cost":-1}`:              "cost: " + amount + "number -1",
 		`{"cost":"1e3"}`:           "cost: " + amount + `string "1e3"`,
+		`{"cost":0.5}`:             "cost: " + amount + "number 0.5",
 		`{"cost":true}`:            "cost: " + amount + "true",
 		`{"limits":[{"cost":{}}]}`: "limits.cost: " + amount + "object",
 		`{"subject":1}`:            "subject: want a string, not number",

@@ -78,7 +78,8 @@ func TestReserve(t *testing.T) {
 				want(t, 400, "detail", detail)
 		}
 		s.reserve(`{"limit":"site","subject":"u","cost":-1,"hold_seconds":60}`).want(t, 400, "detail",
-			"cost: want a whole number from 0 to 999999999999999, not number -1")
+			`cost: want a whole number from 0 to 999999999999999, or money in quotes, as in "1.50", `+
+				"not number -1")
 		s.reserve(`{"limit":"site","subject":"u"}`).want(t, 400)
 		s.reserve(`{"limit":"daily-usd","subject":"u","cost":"1.00","hold_seconds":1}`).want(t, 400)
 		s.check(`{"limit":"site","subject":"u","hold_seconds":60}`).want(t, 400)

@@ -91,7 +91,8 @@ func freeField(data []byte, offset int64) string {
 // wanted names a type in the caller's words.
 func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[wire.Amount]() {
-		return fmt.Sprintf("a whole number from 0 to %d", uint64(wire.MaxAmount))
+		return fmt.Sprintf(`a whole number from 0 to %d, or money in quotes, as in "1.50"`,
+			uint64(wire.MaxAmount))
 	}
 	switch t.Kind() {
 	case reflect.String:

@@ -4,12 +4,12 @@
 //
 //	weir serve &
 //	go run ./examples/assistant -subject alice Why is the sky blue?
-//	go run ./examples/assistant -stub breaks Why is the sky blue?
+//	go run ./examples/assistant -stub hangs -timeout 2s Why is the sky blue?
 //
 // The model is a stub in this process, so that playing with it is free: -stub says how it behaves.
 // A provider elsewhere, which has to speak as stub.go does, is named by -provider or PROVIDER_URL.
-// WEIR_URL and WEIR_TOKEN say where weir is; its config has to have the budget of -budget and a
-// price of the model "small".
+// WEIR_URL says where weir is, and WEIR_TOKEN its token, if it has one; its config has to have the
+// budget of -budget and a price of the model "small", as the example at the end of weir.yaml has.
 package main
 
 import (
@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"weir/api/client"
 	"weir/api/wire"
@@ -82,6 +83,7 @@ func run(args []string, out io.Writer) error {
 	subject := flags.String("subject", "me", "`name` of who asks")
 	url := flags.String("provider", os.Getenv("PROVIDER_URL"), "`URL` of the model (default a stub)")
 	behavior := flags.String("stub", "answers", "how the stub behaves: "+strings.Join(behaviors, ", "))
+	timeout := flags.Duration("timeout", time.Minute, "how long one call to the model may take")
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -101,7 +103,10 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	a := &assistant{guard: c.NewGuard(*budget, nil), model: provider{url: *url}}
+	a := &assistant{
+		guard: c.NewGuard(*budget, &client.GuardOptions{CallTimeout: *timeout}),
+		model: provider{url: *url},
+	}
 	text, result, err := a.answer(ctx, *subject, strings.Join(flags.Args(), " "))
 	if err != nil {
 		return err
@@ -115,6 +120,9 @@ func receipt(r client.Result) string {
 	line := fmt.Sprintf("route %s, %d calls", r.Route, r.Attempts)
 	if r.Reason != "" {
 		line += ", " + r.Reason
+	}
+	if r.ReopensAt != nil {
+		line += " until " + r.ReopensAt.Format(time.RFC3339)
 	}
 	if r.Settlement != nil {
 		line += fmt.Sprintf(", the last for %v tokens and %v USD",

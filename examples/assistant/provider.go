@@ -40,7 +40,7 @@ type usage struct {
 type provider struct{ url string }
 
 // complete asks the model and reads its answer to the end. With an error, too, it returns the usage
-// as far as that was reported.
+// as far as that is known: the output of a stream that broke off was paid for.
 func (p provider) complete(ctx context.Context, prompt string) (string, wire.SpendUsage, error) {
 	body, err := json.Marshal(question{model, prompt, maxOutputTokens})
 	if err != nil {
@@ -75,6 +75,9 @@ func read(stream io.Reader) (string, wire.SpendUsage, error) {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
+			if took.OutputTokens == nil { // the input is estimated by the guard
+				took.OutputTokens = new(wire.Count(client.EstimateTokens(text.String())))
+			}
 			return "", took, fmt.Errorf("read the answer: %w", err)
 		}
 		text.WriteString(p.Text)

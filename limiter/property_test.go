@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +45,10 @@ func TestMixAgainstModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		runs++
 		m := newMix(r, fmt.Sprintf("%s/%d", dir, runs))
-		defer m.close()
+		defer func() {
+			m.close()
+			os.RemoveAll(m.dir) // thousands of ledgers would fill the disk
+		}()
 		r.Repeat(m.actions())
 		m.compareAll()
 	})

@@ -13,7 +13,8 @@ type Journal struct {
 type Entry struct {
 	At       Time   `json:"at"`
 	Transfer string `json:"transfer"`
-	// Kind is quota, requota, grant, revocation, charge, guard, hold, settlement or overage.
+	// Kind is quota, requota, grant, revocation, charge, guard, hold, settlement, overage (what was
+	// booked late or above its estimate, also where the quota had all of it) or note.
 	Kind string `json:"kind"`
 	// Side is credit where the subject got the amount, debit where it gave it.
 	Side   string `json:"side"`

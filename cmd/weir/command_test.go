@@ -100,7 +100,7 @@ func TestClientCommands(t *testing.T) {
 		{"grant a alice 6 --id g", 2, `^$`},
 		{"revoke a alice 6 --id r", 2, `^$`},
 		{"revoke a alice 5 --id s", 0, `\na +alice +5 +10 +0 +false `},
-		{"journal a alice", 0, `quota +credit +10 +- .*\n.* charge +debit +1 +2.*Z .*\n.* charge `},
+		{"journal a alice", 0, `quota +credit +10 +- .* -\n.* charge +debit +1 +2.*Z .*\n.* charge `},
 		{"journal a alice --reversed", 0, `^AT .*\n.* revocation +debit +5 +- .*\n.* grant +credit +5 `},
 		{"limits", 0, `\na +request-rate +10 +5m0s +open +-\nb +bandwidth +1000 +5m0s +open +-\n$`},
 	})
@@ -173,6 +173,15 @@ func TestReservationCommands(t *testing.T) {
 		{"reserve tokens alice --cost 850 --hold 5m --id x", 0, `^allowed, .*, replayed, held until`},
 		{"settle RECEIPT 1000", 0, `\ntokens +alice +850 +1000 +150 +0\n$`},
 		{"balance tokens alice", 0, `\ntokens +alice +1000 +1000 +0 +150 `},
+		{"journal tokens alice", 0, // what ended a hold says which, and what was used beyond how much
+			`^AT +KIND +SIDE +AMOUNT +EXPIRES +TRANSFER +NOTES\n` +
+				`.{19}\.\d{9}Z +quota +credit +1000 +- +[0-9a-f]{32} +-\n` +
+				`.* hold +debit +400 +2.*Z +([0-9a-f]{32}) +-\n` +
+				`.* hold +debit +400 +- +[0-9a-f]{32} +ends [0-9a-f]{32}\n` +
+				`.* settlement +debit +150 +2.*Z +[0-9a-f]{32} +-\n` +
+				`.* hold +debit +850 +2.*Z +[0-9a-f]{32} +-\n` +
+				`.* hold +debit +850 +- +[0-9a-f]{32} +ends [0-9a-f]{32}\n` +
+				`.* overage +debit +850 +2.*Z +[0-9a-f]{32} +overage 150\n$`},
 		{"reserve slots bob", 0, `\nslots +bob +1 +2 +1 +60\n$`},
 		{"reserve slots bob --hold 1h", 0, `\nslots +bob +1 +2 +0 +`},
 		{"reserve slots bob", 1, `^denied, retry after [^,\n]+\n`}, // no word of an id
@@ -297,6 +306,20 @@ func TestGrantMakesID(t *testing.T) {
 	other := weir(t, "grant", "a", "alice", "5")
 	if !strings.Contains(other.out, " 20 ") || strings.Contains(other.err, id) {
 		t.Errorf("another grant: got %s%s, want quota 20 and another id", other.out, other.err)
+	}
+}
+
+// What few limits have is written as in a config.
+func TestNotesCell(t *testing.T) {
+	for closeAt, want := range map[float64]string{
+		0: "shadow", 1: "shadow", 0.95: "closes at 0.95, shadow", 0.000001: "closes at 0.000001, shadow",
+	} {
+		if got := notesCell(closeAt, true); got != want {
+			t.Errorf("close_at %v: got %q, want %q", closeAt, got, want)
+		}
+	}
+	if got := notesCell(1, false); got != "-" {
+		t.Errorf("nothing: got %q, want -", got)
 	}
 }
 

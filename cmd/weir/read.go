@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ func (a *asker) journal(cmd *cobra.Command, query client.JournalQuery, all bool)
 	if err != nil {
 		return err
 	}
-	heading := "AT\tKIND\tSIDE\tAMOUNT\tEXPIRES\tTRANSFER"
+	heading := "AT\tKIND\tSIDE\tAMOUNT\tEXPIRES\tTRANSFER\tNOTES"
 	for {
 		page, err := weir.Journal(cmd.Context(), query)
 		if err != nil {
@@ -81,13 +82,25 @@ func (a *asker) journal(cmd *cobra.Command, query client.JournalQuery, all bool)
 	return err
 }
 
+// nanoseconds is RFC 3339 with all its digits, so that instants stand below each other.
+const nanoseconds = "2006-01-02T15:04:05.000000000Z07:00"
+
+// entryRow says of an entry what is in the ledger, and in its notes what it did besides: used more
+// than the quota had, or gave a pending transfer back.
 func entryRow(e wire.Entry) string {
 	expires := "-"
 	if e.ExpiresAt != nil {
 		expires = e.ExpiresAt.Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%v\t%s\t%s", e.At.Format(time.RFC3339Nano), e.Kind, e.Side,
-		e.Amount, expires, e.Transfer)
+	notes := "-"
+	switch {
+	case e.Overage != nil:
+		notes = fmt.Sprintf("overage %v", *e.Overage)
+	case e.Ends != "":
+		notes = "ends " + e.Ends
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%v\t%s\t%s\t%s", e.At.Format(nanoseconds), e.Kind, e.Side,
+		e.Amount, expires, e.Transfer, notes)
 }
 
 func newBalanceCommand() *cobra.Command {
@@ -177,7 +190,7 @@ func windowCell(window time.Duration, align, timezone string) string {
 func notesCell(closeAt float64, shadow bool) string {
 	var notes []string
 	if closeAt > 0 && closeAt < 1 {
-		notes = append(notes, fmt.Sprintf("closes at %v", closeAt))
+		notes = append(notes, "closes at "+strconv.FormatFloat(closeAt, 'f', -1, 64))
 	}
 	if shadow {
 		notes = append(notes, "shadow")

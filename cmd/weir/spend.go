@@ -299,7 +299,7 @@ func eventRow(e wire.SpendEvent) string {
 	if e.ExpiresAt != nil {
 		notes = append(notes, "held until "+e.ExpiresAt.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%v\t%s\t%s", e.At.Format(time.RFC3339Nano),
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%v\t%s\t%s", e.At.Format(nanoseconds),
 		e.Event, e.Route, firstOf(e.Reason, "-"), firstOf(e.Model, "-"), e.InputTokens, e.OutputTokens,
 		e.CachedTokens, e.USD, firstOf(strings.Join(notes, ", "), "-"), firstOf(e.Transfer, "-"))
 }

@@ -22,6 +22,9 @@ func TestDenialDetails(t *testing.T) {
 		}
 		s.check(`{"limit":"tokens","subject":"u","cost":`+cost+`}`).want(t, 429, "detail", detail)
 	}
+	s.check(`{"limit":"tokens","subject":"u","cost":96}`).want(t, 422, "code", "cost-exceeds-quota",
+		"detail", `cost 96 is above 95, where the quota of 100 closes, on limit "tokens" and can `+
+			`never pass`)
 	s.check(`{"limit":"slow","subject":"u"}`).want(t, 200)
 	s.clock.Add(time.Millisecond)
 	s.check(`{"subject":"u","limits":[{"limit":"slow"},{"limit":"minute"}]}`).want(t, 429, "detail",

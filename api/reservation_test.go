@@ -204,6 +204,14 @@ func TestRelease(t *testing.T) {
 	s.on(held, "release", `{}`).want(t, 200, "replayed", "true")
 	s.on(held, "settle", `{"cost":1}`).want(t, 409, "code", "reservation-closed")
 
+	other := s.hold("tokens", "60")
+	s.on(other, "settle", `{"limits":[{"limit":"five","cost":1}]}`).want(t, 400, "detail",
+		`limits: the reservation has nothing to book on limit "five", or it is named twice`)
+	s.on(other, "settle", `{"limits":[{"limit":"tokens","subject":"x","cost":1}]}`).want(t, 400,
+		"detail", `limits: the reservation has nothing to book on limit "tokens" for subject "x", `+
+			`or it is named twice`)
+	s.on(other, "release", `{}`).want(t, 200)
+
 	check := s.check(`{"limit":"five","subject":"u","cost":3}`).field("transfer")
 	s.on(check, "settle", `{"cost":1}`).want(t, 400)
 	s.on(check, "release", `{}`).want(t, 200, path("limits", 0, "remaining"), "5")

@@ -301,11 +301,16 @@ func exceedsQuota(charges []charge, read []figures, burnt bool) *Error {
 		if !hopeless(c.Charge, read[i].Balance) {
 			continue
 		}
+		bound := "the quota of " + c.limit.text(read[i].Quota)
+		if read[i].Margin > 0 {
+			closing := read[i].Quota - min(read[i].Margin, read[i].Quota)
+			bound = fmt.Sprintf("%s, where the quota of %s closes,",
+				c.limit.text(closing), c.limit.text(read[i].Quota))
+		}
 		return &Error{
 			Code: CodeCostExceedsQuota, Limit: c.limit.Name, NewIDRequired: burnt,
-			Detail: fmt.Sprintf("cost %s is above the quota of %s on limit %q and can never pass",
-				c.limit.text(c.Amount), c.limit.text(read[i].Quota-min(read[i].Margin, read[i].Quota)),
-				c.limit.Name),
+			Detail: fmt.Sprintf("cost %s is above %s on limit %q and can never pass",
+				c.limit.text(c.Amount), bound, c.limit.Name),
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -370,8 +371,12 @@ func memberAt(h accounts.Hold, m Member, named []bool) (int, error) {
 		at = i
 	}
 	if at < 0 {
-		return 0, badRequest("limits: the reservation does not book on limit %q for subject %q, or once",
-			m.Limit, m.Subject)
+		what := fmt.Sprintf("limit %q", m.Limit)
+		if m.Subject != "" {
+			what += fmt.Sprintf(" for subject %q", m.Subject)
+		}
+		return 0, badRequest("limits: the reservation has nothing to book on %s, or it is named twice",
+			what)
 	}
 	return at, nil
 }

@@ -263,8 +263,8 @@ func (l *Limiter) overLimit(ctx context.Context, p transfer, result accounts.Res
 	}
 	e := exceedsQuota(p.charges, read, true)
 	if e != nil {
-		e.Detail = fmt.Sprintf("the transfer of %s %s takes more of limit %q than its whole quota",
-			p.asset.Format(p.Amount), p.asset.Code, e.Limit)
+		e.Detail = fmt.Sprintf("the transfer of %s %s: %s",
+			p.asset.Format(p.Amount), p.asset.Code, e.Detail)
 		return Decision{}, e
 	}
 	// Of an id denied before only the denial is kept: what is said of it is as of today.

@@ -53,7 +53,7 @@ func parseRules(file map[string]any, revision uint32, plan *spend.Plan) (*limite
 // inWords says what is wrong with rules in terms of the file.
 func inWords(err error, file map[string]any) error {
 	if errors.Is(err, accounts.ErrLedgerNumber) {
-		return fmt.Errorf("%w: set another by the key ledger, or rename the spend budget", err)
+		return fmt.Errorf("%w: set another by the key ledger, or another name", err)
 	}
 	refused, ok := errors.AsType[*limiter.LimitError](err)
 	if !ok {

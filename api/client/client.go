@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -32,7 +33,8 @@ type Options struct {
 	// HTTPClient makes the calls; nil means one that follows no redirects.
 	HTTPClient *http.Client
 	// Timeout bounds one try of a call, from connecting to the end of the answer; 0 means 10 s. All
-	// tries and the pauses between them are bounded by the context of the call.
+	// tries and the pauses between them are bounded by the context of the call, and those of a Track
+	// by Timeout, too.
 	Timeout time.Duration
 	// Retries is how often a call that may be repeated is made again after a failure that passes; 0
 	// means 2, and what is below 0 none.
@@ -40,6 +42,13 @@ type Options struct {
 	// Backoff is the pause before the first retry; 0 means 100 ms. It doubles with each retry up to
 	// 30 s, and a random part of as much again comes on top. A longer Retry-After is obeyed.
 	Backoff time.Duration
+	// UsageQueue is how much usage is kept in this process while weir is away, see [Client.Track]; 0
+	// means 10,000. With what is below 0 none is kept, and a Track fails as other calls do.
+	UsageQueue int
+	// UsageRefused is told of usage that weir refused after it was kept, so that it is not booked:
+	// until it returns, the rest waits. Nil means a warning to the default logger of log/slog, without
+	// the subject.
+	UsageRefused func(usage wire.TrackRequest, err error)
 }
 
 // Client asks one weir server. It is safe for concurrent use.
@@ -54,6 +63,7 @@ type Options struct {
 type Client struct {
 	base    string
 	options Options
+	usage   usageQueue
 }
 
 // New returns a client for the server at baseURL, such as http://127.0.0.1:8080. Options may be
@@ -71,8 +81,12 @@ func New(baseURL string, options *Options) (*Client, error) {
 		c.options = *options
 	}
 	c.options.Timeout = orDefault(c.options.Timeout, defaultTimeout)
-	c.options.Backoff = orDefault(c.options.Backoff, defaultBackoff)
+	c.options.Backoff = max(orDefault(c.options.Backoff, defaultBackoff), 1) // it has to double
 	c.options.Retries = orDefault(c.options.Retries, defaultRetries)
+	c.options.UsageQueue = orDefault(c.options.UsageQueue, defaultUsageQueue)
+	if c.options.UsageRefused == nil {
+		c.options.UsageRefused = logRefused
+	}
 	if c.options.HTTPClient == nil {
 		transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
 		standard, ok := http.DefaultTransport.(*http.Transport)
@@ -133,6 +147,31 @@ func (c *Client) ClearOverride(ctx context.Context, limit, subject string,
 	path := "/v1/admin/quota?" + url.Values{"limit": {limit}, "subject": {subject}}.Encode()
 	err := c.call(ctx, http.MethodDelete, path, c.options.AdminToken, nil, &quota)
 	return quota, err
+}
+
+// JournalQuery chooses a page of a journal.
+type JournalQuery struct {
+	Limit   string
+	Subject string
+	// Cursor is that of the page before; empty asks for the first page.
+	Cursor string
+	// Reversed asks for the newest entries first.
+	Reversed bool
+}
+
+// Journal reads a page of the entries of a subject on a limit. It wants the admin's token.
+func (c *Client) Journal(ctx context.Context, q JournalQuery) (wire.Journal, error) {
+	values := url.Values{"limit": {q.Limit}, "subject": {q.Subject}}
+	if q.Cursor != "" {
+		values.Set("cursor", q.Cursor)
+	}
+	if q.Reversed {
+		values.Set("reversed", strconv.FormatBool(true))
+	}
+	var journal wire.Journal
+	path := "/v1/admin/journal?" + values.Encode()
+	err := c.call(ctx, http.MethodGet, path, c.options.AdminToken, nil, &journal)
+	return journal, err
 }
 
 func (c *Client) change(ctx context.Context, path string, r wire.ChangeRequest,

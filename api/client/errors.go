@@ -13,6 +13,8 @@ var (
 	ErrBaseURL = errors.New("want a URL such as http://127.0.0.1:8080")
 	// ErrNotUTF8 is returned for a subject or an id that is not UTF-8; nothing was sent.
 	ErrNotUTF8 = errors.New("want UTF-8")
+	// ErrNoID is returned for usage without an id: sent again, it would be booked again.
+	ErrNoID = errors.New("want an id")
 	// ErrUnknownBalance is what a gate of [Client.NewGate] logs where the server does not know a
 	// balance either.
 	ErrUnknownBalance = errors.New("weir does not know the balance")

@@ -66,15 +66,20 @@ func (c *Client) repeat(ctx context.Context, passes func(error) bool, try func()
 		if err == nil || n >= c.options.Retries || !passes(err) {
 			return err
 		}
-		wait := backoff(c.options.Backoff, n)
-		e, answered := errors.AsType[*Error](err)
-		if answered {
-			wait = max(wait, e.RetryAfter)
-		}
+		wait := max(backoff(c.options.Backoff, n), retryAfter(err))
 		if wait > maxRetryAfter || !pause(ctx, wait) {
 			return err
 		}
 	}
+}
+
+// retryAfter returns how long the server asks to wait, 0 if it did not say.
+func retryAfter(err error) time.Duration {
+	e, answered := errors.AsType[*Error](err)
+	if !answered {
+		return 0
+	}
+	return e.RetryAfter
 }
 
 // isPassing reports whether a call that may be repeated can do better the next time.

@@ -143,7 +143,7 @@ func TestRetry(t *testing.T) {
 		for _, kind := range calls {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{steps: []http.HandlerFunc{step}}
-				err := kind.make(t.Context(), within(t, s, client.Options{}))
+				err := kind.make(t.Context(), within(t, s, client.Options{UsageQueue: -1}))
 				want := 1
 				if kind.repeat {
 					want = 3
@@ -180,6 +180,7 @@ func TestRetry(t *testing.T) {
 			n := 0
 			c := connectWith(t, client.Options{
 				HTTPClient: &http.Client{Transport: unreachable{&n}}, Backoff: 1, Retries: 3,
+				UsageQueue: -1,
 			})
 			err := kind.make(t.Context(), c)
 			want := 4

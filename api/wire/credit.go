@@ -23,9 +23,11 @@ type Tracked struct {
 	// are 0 where the usage was spooled or dropped.
 	Booked  Amount `json:"booked"`
 	Overage Amount `json:"overage"`
-	// Spooled says that the ledger did not answer, and the usage is booked when it does.
+	// Spooled says that the ledger did not answer, and the usage is booked when it does. Where weir
+	// itself did not, the client says so: then there is neither Transfer nor At.
 	Spooled bool `json:"spooled,omitempty"`
-	// Dropped says that the ledger did not answer and the spool is full: send it again, later.
+	// Dropped says that the ledger did not answer and the spool is full, or weir did not and the
+	// client's queue is: send it again, later.
 	Dropped bool `json:"dropped,omitempty"`
 }
 

@@ -196,6 +196,12 @@ func TestGateKilled(t *testing.T) {
 	if err == nil {
 		t.Error("got an answer from a weir that was killed")
 	}
+	late := usage
+	late.Amount, late.ID = new(wire.Count(3)), "run-2"
+	kept, err := killed.Track(t.Context(), late)
+	if err != nil || !kept.Spooled {
+		t.Fatalf("got %+v and %v, want it kept in this process", kept, err)
+	}
 
 	startProvider(t, g.provider, "5")
 	g.startWeir()
@@ -204,9 +210,14 @@ func TestGateKilled(t *testing.T) {
 		again.Overage != first.Overage {
 		t.Errorf("got %+v and %v, want what was booked first, %+v", again, err, first)
 	}
+	_, err = g.weir.Track(t.Context(), late) // also by another process, meanwhile
+	err = errors.Join(err, killed.Flush(t.Context()))
+	if err != nil {
+		t.Error(err)
+	}
 	b := g.weir.mustBalance(t, "credits", "empty-a")
-	if b.Used != wire.Count(10) || b.Overage != wire.Count(2) {
-		t.Errorf("got %+v, want it booked once", b)
+	if b.Used != wire.Count(10) || b.Overage != wire.Count(5) {
+		t.Errorf("got %+v, want each booked once", b)
 	}
 	eventually(t, "the top-up is seen", func() bool {
 		return !g.gate.Decide("empty-a").Blocked && !g.over("empty-a").Blocked

@@ -146,6 +146,7 @@ func (a *asker) client() (*client.Client, error) {
 	a.server = firstOf(a.server, os.Getenv(envServer), defaultServer)
 	return client.New(a.server, &client.Options{
 		Token: os.Getenv(envToken), AdminToken: os.Getenv(envAdminToken),
+		UsageQueue: -1, // a command ends and would lose it: that weir is away is an error
 	})
 }
 

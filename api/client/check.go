@@ -70,7 +70,7 @@ func (c *Client) CheckBatch(ctx context.Context, checks []wire.CheckRequest,
 		}
 	}
 	var answer wire.BatchResponse
-	err := c.callWhere(ctx, passes, http.MethodPost, "/v1/check/batch", c.options.Token,
+	_, err := c.callWhere(ctx, passes, http.MethodPost, "/v1/check/batch", c.options.Token,
 		wire.BatchRequest{Checks: checks}, &answer)
 	if err == nil && len(answer.Results) != len(checks) {
 		err = fmt.Errorf("%d checks: %w", len(checks), ErrResults)
@@ -99,7 +99,7 @@ func (c *Client) decide(ctx context.Context, passes func(error) bool, path strin
 		return wire.Decision{}, err
 	}
 	var decision wire.Decision
-	err = c.callWhere(ctx, passes, http.MethodPost, path, c.options.Token, question, &decision)
+	_, err = c.callWhere(ctx, passes, http.MethodPost, path, c.options.Token, question, &decision)
 	if err != nil {
 		return asDecision(err)
 	}

@@ -208,6 +208,6 @@ func (c *Client) Ready(ctx context.Context) (wire.Health, error) {
 
 func (c *Client) health(ctx context.Context, path string) (wire.Health, error) {
 	var health wire.Health
-	err := c.try(ctx, request{method: http.MethodGet, path: path}, &health)
+	_, err := c.try(ctx, request{method: http.MethodGet, path: path}, &health)
 	return health, err
 }

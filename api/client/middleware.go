@@ -100,25 +100,14 @@ func (m *middleware) check(r *http.Request) (http.Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(check)
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), m.options.Timeout)
 	defer cancel()
-	question := request{
-		method: http.MethodPost, path: "/v1/check", token: m.client.options.Token, body: body,
+	var decision wire.Decision
+	header, err := m.client.callWhere(ctx, isUnsent, http.MethodPost, "/v1/check",
+		m.client.options.Token, check, &decision)
+	if err == nil && !decision.Allowed {
+		return nil, ErrNoDecision
 	}
-	var header http.Header
-	err = m.client.repeat(ctx, isUnsent, func() error {
-		var decision wire.Decision
-		answered, err := m.client.tryHeader(ctx, question, &decision)
-		if err == nil && !decision.Allowed {
-			return ErrNoDecision
-		}
-		header = answered
-		return err
-	})
 	e, answered := errors.AsType[*Error](err)
 	if err == nil || answered && e.Code != "" {
 		return header, err

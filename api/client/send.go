@@ -26,32 +26,34 @@ type request struct {
 // call makes a call that may be repeated and reads its answer, or returns what the server said
 // instead as an [*Error].
 func (c *Client) call(ctx context.Context, method, path, token string, question, answer any) error {
-	return c.callWhere(ctx, isPassing, method, path, token, question, answer)
+	_, err := c.callWhere(ctx, isPassing, method, path, token, question, answer)
+	return err
 }
 
-// callWhere is a call that is made again only after a failure that passes.
+// callWhere is a call that is made again only after a failure that passes. It returns the headers of
+// the answer, too, nil where there was none.
 func (c *Client) callWhere(ctx context.Context, passes func(error) bool,
 	method, path, token string, question, answer any,
-) error {
+) (http.Header, error) {
 	r := request{method: method, path: path, token: token}
 	if question != nil {
 		body, err := json.Marshal(question)
 		if err != nil {
-			return fmt.Errorf("encode %s %s: %w", method, path, err)
+			return nil, fmt.Errorf("encode %s %s: %w", method, path, err)
 		}
 		r.body = body
 	}
-	return c.repeat(ctx, passes, func() error { return c.try(ctx, r, answer) })
+	var header http.Header
+	err := c.repeat(ctx, passes, func() error {
+		var err error
+		header, err = c.try(ctx, r, answer)
+		return err
+	})
+	return header, err
 }
 
-// try makes a call once.
-func (c *Client) try(ctx context.Context, r request, answer any) error {
-	_, err := c.tryHeader(ctx, r, answer)
-	return err
-}
-
-// tryHeader makes a call once, and returns the headers of its answer beside it.
-func (c *Client) tryHeader(ctx context.Context, r request, answer any) (http.Header, error) {
+// try makes a call once, and returns the headers of its answer beside it.
+func (c *Client) try(ctx context.Context, r request, answer any) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	question, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, bytes.NewReader(r.body))

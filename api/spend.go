@@ -39,7 +39,7 @@ func (s *Server) authorize(c echo.Context) error {
 	}
 	call := spend.Call{
 		Budget: body.Budget, Subject: body.Subject, Model: body.Model, ID: id,
-		InputTokens: spend.Estimate(body.InputText),
+		InputTokens: wire.EstimateTokens(body.InputText),
 	}
 	if body.InputTokens != nil {
 		call.InputTokens, err = unitsIn("input_tokens", nil, *body.InputTokens)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-	"unicode/utf8"
 
 	"weir/api/wire"
 )
@@ -79,23 +78,19 @@ type Ask struct {
 	Model string
 	// Input is what goes into the model. Its length is all that weir is told of it.
 	Input string
-	// InputTokens is how many tokens go in, where that is known; 0 means [EstimateTokens] of Input.
+	// InputTokens is how many tokens go in, where that is known; 0 means [wire.EstimateTokens] of
+	// Input.
 	InputTokens uint64
 	// MaxOutputTokens is the most that the call is allowed to put out, the limit that the provider is
 	// given. 0 means that it puts out nothing, as an embedding does.
 	MaxOutputTokens uint64
 }
 
-// EstimateTokens returns a token for every four characters of a text, rounded up.
-func EstimateTokens(text string) uint64 {
-	return (uint64(utf8.RuneCountInString(text)) + 3) / 4
-}
-
 func (a *Ask) inputTokens() uint64 {
 	if a.InputTokens > 0 {
 		return a.InputTokens
 	}
-	return EstimateTokens(a.Input)
+	return wire.EstimateTokens(a.Input)
 }
 
 // Authorize asks whether a call may be made, under an id of its own. The Call says so in its Route,

@@ -51,17 +51,6 @@ func (r *recorded) fallback(_ context.Context, reason string) error {
 	return nil
 }
 
-func TestEstimateTokens(t *testing.T) {
-	for text, want := range map[string]uint64{
-		"": 0, "a": 1, "abcd": 1, "abcde": 2, "éééé": 1, "日本語の": 1, "\xff\xff\xff\xff\xff": 2,
-	} {
-		got := client.EstimateTokens(text)
-		if got != want {
-			t.Errorf("%q: got %d tokens, want %d", text, got, want)
-		}
-	}
-}
-
 // TestBudget makes 40 calls of 30 tokens in and 30 out against a budget of 1,000. Each may be made
 // while what is booked, and the 60 of the next, are at most 900: so 15 are.
 func TestBudget(t *testing.T) {

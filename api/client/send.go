@@ -30,8 +30,8 @@ func (c *Client) call(ctx context.Context, method, path, token string, question,
 	return err
 }
 
-// callWhere is a call that is made again only after a failure that passes. It returns the headers of
-// the answer, too, nil where there was none.
+// callWhere is a call that is made again only after a failure that passes. It returns the headers
+// of the answer, too, nil where there was none.
 func (c *Client) callWhere(ctx context.Context, passes func(error) bool,
 	method, path, token string, question, answer any,
 ) (http.Header, error) {

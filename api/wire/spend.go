@@ -1,5 +1,7 @@
 package wire
 
+import "unicode/utf8"
+
 // Where a call to a model goes, as an authorization says, or how it ended, as a settlement does.
 const (
 	// RouteModel is the model: the call may be made, or was made and answered.
@@ -23,14 +25,19 @@ type SpendRequest struct {
 	Subject string `json:"subject"`
 	// Model is one of those that the server has prices of.
 	Model string `json:"model"`
-	// InputText or InputTokens says how much goes into the model; a text counts as a token for every
-	// four characters, rounded up. With both, InputTokens count. A body has at most 64 KiB.
+	// InputText or InputTokens says how much goes into the model; a text counts as [EstimateTokens] of
+	// it. With both, InputTokens count. A body has at most 64 KiB.
 	InputText   string  `json:"input_text,omitempty"`
 	InputTokens *Amount `json:"input_tokens,omitempty"`
 	// MaxOutputTokens is the most that the call is allowed to put out, required.
 	MaxOutputTokens *Amount `json:"max_output_tokens"`
 	// ID names this call, at most 255 bytes: sent again it is reserved once and answered the same.
 	ID string `json:"id,omitempty"`
+}
+
+// EstimateTokens returns a token for every four characters of a text, rounded up.
+func EstimateTokens(text string) uint64 {
+	return (uint64(utf8.RuneCountInString(text)) + 3) / 4
 }
 
 // Spend is an amount of tokens and what they cost, in USD with six decimal places.

@@ -220,3 +220,15 @@ func retryAfterCell(cell string, m wire.Meaning) bool {
 		return cell == strconv.Itoa(m.RetryAfterSeconds)
 	}
 }
+
+// A text counts as a token for every four characters, whatever their bytes.
+func TestEstimateTokens(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"": 0, "a": 1, "abcd": 1, "abcde": 2, "éééé": 1, "日本語の": 1, "\xff\xff\xff\xff\xff": 2,
+	} {
+		got := wire.EstimateTokens(text)
+		if got != want {
+			t.Errorf("%q: got %d tokens, want %d", text, got, want)
+		}
+	}
+}

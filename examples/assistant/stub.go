@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 
-	"weir/api/client"
+	"weir/api/wire"
 )
 
 // behaviors are how a stub can behave: answer at once or piece by piece, leave out the usage, break
@@ -32,7 +32,7 @@ func (s stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	took := &usage{InputTokens: client.EstimateTokens(q.Prompt), OutputTokens: 3}
+	took := &usage{InputTokens: wire.EstimateTokens(q.Prompt), OutputTokens: 3}
 	switch s {
 	case "answers":
 		write(w, piece{Text: "Forty-two, they say.", Usage: took, Done: true})

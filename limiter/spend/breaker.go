@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -38,9 +37,6 @@ const (
 	TokenBudget Reason = "token-budget"
 	USDBudget   Reason = "usd-budget"
 )
-
-// Estimate returns how many tokens a text counts as: one for every four characters, rounded up.
-func Estimate(text string) uint64 { return (uint64(utf8.RuneCountInString(text)) + 3) / 4 }
 
 // Options change how a [Breaker] works.
 type Options struct {
@@ -90,7 +86,7 @@ type Call struct {
 	Subject string
 	Model   string
 	// InputTokens and MaxOutputTokens are the most that the call can take, each at most [MaxTokens]
-	// and not both 0. See [Estimate].
+	// and not both 0.
 	InputTokens, MaxOutputTokens uint64
 	// ID names the call, as a [limiter.Request]'s does; empty makes each an attempt of its own.
 	ID string

@@ -375,17 +375,6 @@ func TestOnlySpend(t *testing.T) {
 	}
 }
 
-// A text counts as a token for every four characters, whatever their bytes.
-func TestEstimate(t *testing.T) {
-	for text, want := range map[string]uint64{
-		"": 0, "a": 1, "abcd": 1, "abcde": 2, "äöüß": 1, "äöüßé": 2,
-	} {
-		if got := spend.Estimate(text); got != want {
-			t.Errorf("estimate of %q: got %d, want %d", text, got, want)
-		}
-	}
-}
-
 func ExampleUSD() {
 	fmt.Println(spend.USD(2_500_004))
 	// Output: 2.500004

@@ -57,7 +57,7 @@ func (c *Client) Track(ctx context.Context, r wire.TrackRequest) (wire.Tracked, 
 func (c *Client) track(ctx context.Context, passes func(error) bool, r wire.TrackRequest,
 ) (wire.Tracked, error) {
 	var tracked wire.Tracked
-	err := c.callWhere(ctx, passes, http.MethodPost, "/v1/track", c.options.Token, r, &tracked)
+	_, err := c.callWhere(ctx, passes, http.MethodPost, "/v1/track", c.options.Token, r, &tracked)
 	return tracked, err
 }
 

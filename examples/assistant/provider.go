@@ -76,7 +76,7 @@ func read(stream io.Reader) (string, wire.SpendUsage, error) {
 		}
 		if err != nil {
 			if took.OutputTokens == nil { // the input is estimated by the guard
-				took.OutputTokens = new(wire.Count(client.EstimateTokens(text.String())))
+				took.OutputTokens = new(wire.Count(wire.EstimateTokens(text.String())))
 			}
 			return "", took, fmt.Errorf("read the answer: %w", err)
 		}

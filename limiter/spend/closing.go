@@ -2,12 +2,15 @@ package spend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/limiter"
 )
 
 const (
@@ -109,11 +112,11 @@ func (c *closings) keys() []closing {
 
 // record writes down how many calls a closed budget has turned away, at most once a minute over all
 // nodes: the minute is the note's number. Where another node was quicker, or the ledger does not
-// answer, the count waits for the next minute.
-func (b *Breaker) record(ctx context.Context, key closing, minute int64) {
+// answer, the count waits for the next minute. It reports false where the ledger is away.
+func (b *Breaker) record(ctx context.Context, key closing, minute int64) bool {
 	t, due := b.closed.due(key, minute)
 	if !due {
-		return
+		return true
 	}
 	budget := Budget{Name: key.budget}
 	made, err := b.limiter.Note(ctx, budget.tokenLimit(), key.subject, uint64(minute),
@@ -121,13 +124,14 @@ func (b *Breaker) record(ctx context.Context, key closing, minute int64) {
 	if err != nil {
 		b.metrics.unrecorded.Inc()
 	}
-	if err != nil || !made {
-		return
+	if made {
+		b.closed.change(key, func(now turned) turned {
+			now.count -= min(now.count, t.count)
+			return now
+		})
 	}
-	b.closed.change(key, func(now turned) turned {
-		now.count -= min(now.count, t.count)
-		return now
-	})
+	e, failed := errors.AsType[*limiter.Error](err)
+	return !failed || e.Code != limiter.CodeLedgerUnavailable
 }
 
 // Run writes down counts that wait for their minute, until the context ends. After that
@@ -145,18 +149,22 @@ func (b *Breaker) Run(ctx context.Context) {
 	}
 }
 
-// Record writes down the counts that wait and whose minute has come. See [Breaker.Run].
-func (b *Breaker) Record(ctx context.Context) {
-	for _, key := range b.closed.keys() {
-		b.record(ctx, key, b.minute())
-	}
-}
+// Record writes down the counts that wait and whose minute has come, until the context ends or the
+// ledger does not answer. See [Breaker.Run].
+func (b *Breaker) Record(ctx context.Context) { b.recordAll(ctx, 0) }
 
-// Close writes down the counts that still wait. One whose minute has its note takes the next one's.
-func (b *Breaker) Close(ctx context.Context) {
+// Close writes down the counts that still wait, as [Breaker.Record] does. One whose minute has its
+// note takes the next one's.
+func (b *Breaker) Close(ctx context.Context) { b.recordAll(ctx, 0, 1) }
+
+// recordAll writes counts down in minutes that are so far ahead.
+func (b *Breaker) recordAll(ctx context.Context, ahead ...int64) {
 	for _, key := range b.closed.keys() {
-		b.record(ctx, key, b.minute())
-		b.record(ctx, key, b.minute()+1)
+		for _, minutes := range ahead {
+			if ctx.Err() != nil || !b.record(ctx, key, b.minute()+minutes) {
+				return
+			}
+		}
 	}
 }
 

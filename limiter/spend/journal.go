@@ -93,7 +93,11 @@ func (b *Breaker) Events(ctx context.Context, budget, subject string, from, to t
 	if len(notes) < accounts.MaxPage || read == 0 {
 		return events, time.Time{}, nil
 	}
-	return events, instant(notes[read-1].Timestamp + 1), nil
+	next = instant(notes[read-1].Timestamp + 1)
+	if !next.Before(to) { // the second note of the last event was behind the end
+		next = time.Time{}
+	}
+	return events, next, nil
 }
 
 // event reads the first event of a list of notes, and says how many notes it has: 0 if one is

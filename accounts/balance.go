@@ -32,6 +32,8 @@ type Balance struct {
 	Out uint64
 	// Margin is the part of the quota that has to stay free when a charge is made.
 	Margin uint64
+	// Owed is as of the charge that was asked about.
+	Owed uint64
 	// Overridden says that the subject has a quota of its own, not the config's.
 	Overridden bool
 }
@@ -58,6 +60,7 @@ func (b *Book) Balances(ctx context.Context, charges []Charge) ([]Balance, error
 		if len(found) == 0 || found[0].ID != c.account {
 			balances[i] = Balance{
 				Quota: c.Limit.Quota, Remaining: c.Limit.Quota, Margin: c.Limit.margin(c.Limit.Quota),
+				Owed: c.Owed,
 			}
 			continue
 		}
@@ -76,6 +79,7 @@ func (b *Book) Balances(ctx context.Context, charges []Charge) ([]Balance, error
 		if err != nil {
 			return nil, err
 		}
+		balances[i].Owed = c.Owed
 		found = found[1:]
 	}
 	return balances, nil
@@ -292,21 +296,6 @@ func (b *Book) readPages(ctx context.Context, filter ledgers.AccountFilter, read
 		filter.Limit = ledgers.MaxEvents
 	}
 	return false, nil
-}
-
-// Overage returns what the charge's subject used beyond its quota.
-func (b *Book) Overage(ctx context.Context, c Charge) (uint64, error) {
-	id := b.namespace.OverageAccount(c.Limit.Name, c.Subject)
-	found, err := b.driver.LookupAccounts(ctx, []ledgers.ID{id})
-	if err != nil {
-		return 0, fmt.Errorf("look up account %s: %w", id, err)
-	}
-	if len(found) == 0 {
-		return 0, nil
-	}
-	debits, _ := ledgers.Sum(found[0].DebitsPending, found[0].DebitsPosted)
-	credits, _ := ledgers.Sum(found[0].CreditsPending, found[0].CreditsPosted)
-	return ledgers.SubtractFloor(debits, credits).Lo, nil
 }
 
 // MaxPage is the most entries that one page of a journal holds.

@@ -16,6 +16,9 @@ type Charge struct {
 	Subject string
 	// Amount of units to take; with 0 the account only has to have a unit left.
 	Amount uint64
+	// Owed units have to stay free beside the limit's margin: what was used beyond the quota, where
+	// that counts. See [Book.Overages].
+	Owed uint64
 	// Aside says that the request names the account, so that it counts for the id and for what the
 	// id stands for, but nothing is taken from it here.
 	Aside bool
@@ -178,15 +181,6 @@ func (b *Book) Charge(ctx context.Context, a Attempt) (Result, error) {
 	return Result{}, fmt.Errorf("%w: limit %q", ErrContended, a.charges[0].Limit.Name)
 }
 
-// forget drops what is remembered of what is out: after an error nobody knows what was charged.
-func forget(charges []Charge) {
-	for _, c := range charges {
-		c.standing.mu.Lock()
-		c.standing.live = live{charges: c.standing.live.charges + 1}
-		c.standing.mu.Unlock()
-	}
-}
-
 // chain is a batch that decides one request: first quotas of new accounts, each on its own, and
 // then one linked chain of quota steps, charges and guards.
 type chain struct {
@@ -300,7 +294,7 @@ func (b *Book) link(a Attempt, openings []opening, now uint64) chain {
 		}
 	}
 	for i, charge := range a.sorted {
-		amount := charge.margin()
+		amount := charge.spare()
 		if charge.Amount == 0 {
 			amount++
 		}

@@ -128,8 +128,8 @@ func (l Limit) timeout(now uint64) uint32 {
 	return wholeSeconds(l.Calendar.Period(now).End - now)
 }
 
-// end returns when a charge made at the ledger time at comes back, where one does.
-func (l Limit) end(at uint64) uint64 {
+// End returns when a charge made at the ledger time at comes back, where one does.
+func (l Limit) End(at uint64) uint64 {
 	if l.Calendar == nil {
 		return at + l.window()
 	}

@@ -96,6 +96,8 @@ func (b *Book) tryCorrect(ctx context.Context, h Hold, beside ledgers.ID, s *Set
 }
 
 // rebook returns what gives the bookings of a settled hold back and books others in their place.
+// Where nothing is booked, nothing takes its place as an entry of its own: of two corrections at
+// the same time, one always finds that the other was quicker.
 func (b *Book) rebook(ctx context.Context, h Hold, s *Settlement, now uint64,
 ) ([]ledgers.Transfer, error) {
 	var voids, bookings []ledgers.Transfer
@@ -106,7 +108,7 @@ func (b *Book) rebook(ctx context.Context, h Hold, s *Settlement, now uint64,
 		if err != nil {
 			return nil, err
 		}
-		over := c.Limit.end(h.At) <= now
+		over := c.Limit.End(h.At) <= now
 		for _, t := range booked.made {
 			over = over || t.ExpiresAt() <= now
 		}
@@ -115,7 +117,7 @@ func (b *Book) rebook(ctx context.Context, h Hold, s *Settlement, now uint64,
 		}
 		voids = append(voids, b.voids(booked.made, by)...)
 		switch {
-		case s.Booked[i] == 0:
+		case s.Booked[i] == 0 && len(booked.made) > 0:
 		case s.Booked[i] <= booked.paid():
 			t := pending(c, s.Booked[i], CodeSettlement, booked.next)
 			bookings = append(bookings, c.lasting(t, h.At, now))

@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"weir/ledgers"
 )
@@ -80,13 +81,32 @@ func (b *Book) change(ctx context.Context, id string, c Charge, code uint16) (Re
 	return b.changed(ctx, t, results[len(openings)])
 }
 
+// Overages returns what the charges' subjects used beyond their quotas.
+func (b *Book) Overages(ctx context.Context, charges ...Charge) ([]uint64, error) {
+	ids := make([]ledgers.ID, len(charges))
+	for i, c := range charges {
+		ids[i] = b.namespace.OverageAccount(c.Limit.Name, c.Subject)
+	}
+	found, err := b.driver.LookupAccounts(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("look up account %s: %w", ids[0], err)
+	}
+	overages := make([]uint64, len(charges))
+	for _, a := range found {
+		debits, _ := ledgers.Sum(a.DebitsPending, a.DebitsPosted)
+		credits, _ := ledgers.Sum(a.CreditsPending, a.CreditsPosted)
+		overages[slices.Index(ids, a.ID)] = ledgers.SubtractFloor(debits, credits).Lo
+	}
+	return overages, nil
+}
+
 // payOverage has the grant at the end of a batch pay first what the subject of a prepaid balance
 // used beyond it. Two grants at once do not pay it twice: the ledger moves no more than what is
 // outstanding then.
 func (b *Book) payOverage(ctx context.Context, c Charge, batch []ledgers.Transfer,
 ) ([]ledgers.Transfer, error) {
-	outstanding, err := b.Overage(ctx, c)
-	if err != nil || outstanding == 0 {
+	outstanding, err := b.Overages(ctx, c)
+	if err != nil || outstanding[0] == 0 {
 		return batch, err
 	}
 	grant := &batch[len(batch)-1]
@@ -95,7 +115,7 @@ func (b *Book) payOverage(ctx context.Context, c Charge, batch []ledgers.Transfe
 		ID:              b.namespace.MemberTransfer(grant.ID, 1),
 		DebitAccountID:  c.account,
 		CreditAccountID: b.namespace.OverageAccount(c.Limit.Name, c.Subject),
-		Amount:          ledgers.AmountOf(outstanding),
+		Amount:          ledgers.AmountOf(outstanding[0]),
 		Ledger:          c.Limit.Ledger,
 		Code:            CodeOverage,
 		Flags:           ledgers.BalancingDebit | ledgers.BalancingCredit,

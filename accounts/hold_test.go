@@ -200,12 +200,12 @@ func renew(t testing.TB, book *accounts.Book, receipt ledgers.ID, seconds uint32
 // wantOverage compares what alice used beyond a quota.
 func (d desk) wantOverage(t testing.TB, limit accounts.Limit, want uint64) {
 	t.Helper()
-	got, err := d.stranger().Overage(context.Background(), d.of(limit, 0))
+	got, err := d.stranger().Overages(context.Background(), d.of(limit, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got != want {
-		t.Fatalf("overage on %s: got %d, want %d", limit.Name, got, want)
+	if got[0] != want {
+		t.Fatalf("overage on %s: got %d, want %d", limit.Name, got[0], want)
 	}
 }
 

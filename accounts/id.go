@@ -104,7 +104,8 @@ func (ns Namespace) MoneyTransfer(asset, from, id string) ledgers.ID {
 }
 
 // attemptTransfer is the first transfer of the check, or of the hold, that a caller named id. The
-// id is scoped to the set of accounts that the request names, sorted by account id.
+// id is scoped to the set of accounts that the request names, sorted by account id; that of a call
+// with notes to the account that they are on.
 func (ns Namespace) attemptTransfer(kind, id string, sorted []Charge) ledgers.ID {
 	n := nameOf(kind).text(id)
 	for _, c := range sorted {

@@ -52,6 +52,7 @@ func TestGoldenIDs(t *testing.T) {
 		{"booking of the second charge", book.slot(Hold{First: hold}, 1, 1),
 			"2a49c851c47f84eab5300a9ec7b26691"},
 		{"its other half", book.slot(Hold{First: hold}, 1, 2), "06ac20c42633825dae62a6e33697b7d5"},
+		{"hold with notes", ns.attemptTransfer("noted", "id-1", one), "eb708370fad48fe88ab2a6043569f64f"},
 		{"usage", ns.attemptTransfer("track", "id-1", one), "254c38ca93028ce1b013fca2ffa9844c"},
 		{"name", ns.NameAccount(alice, 0), "58d9785c1c5b8aba96e30e246be4eb8f"},
 		{"last part of a long name", ns.NameAccount(alice, 36), "3c3eaee749d58e03a0e649e1d6677f03"},
@@ -69,7 +70,7 @@ func TestGoldenIDs(t *testing.T) {
 			"21bb92ca0a828d4c8c3fa603a41fd097"},
 		{"correction", ns.correction(hold, "c-1"), "0deb47a395158ab6978e6d7ca0f3ca1c"},
 		{"fingerprint of a hold with notes", ledgers.ID(
-			book.WithNotes(Attempt{}, Noting{Sent: []string{"fast 12", ""}, Notes: none}).fingerprint),
+			book.WithNotes(Attempt{}, "", Noting{Sent: []string{"fast 12", ""}, Notes: none}).fingerprint),
 			"bc38aaadda94845f8df8f7d1dbf2fa7a"},
 		{"fingerprint of a settlement with notes",
 			ledgers.ID(ns.fingerprint("settle", nil, hold.String(), "model", "", "7")),

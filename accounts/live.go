@@ -89,6 +89,15 @@ func (l *live) free(now, need uint64) (end uint64, known bool) {
 	return 0, false
 }
 
+// forget drops what is remembered of what is out: after an error nobody knows what was charged.
+func forget(charges []Charge) {
+	for _, c := range charges {
+		c.standing.mu.Lock()
+		c.standing.live = live{charges: c.standing.live.charges + 1}
+		c.standing.mu.Unlock()
+	}
+}
+
 // taken notes what an accepted chain did. How much a lowering ahead of the charges took is read
 // from the ledger when its account is next charged.
 func (b *Book) taken(sorted []Charge, results []ledgers.TransferResult, c chain) {

@@ -47,10 +47,14 @@ type Noting struct {
 	Notes func(late bool) []Note
 }
 
-// WithNotes returns the attempt with notes, that are kept on the account of its first charge if it
-// is accepted.
-func (b *Book) WithNotes(a Attempt, n Noting) Attempt {
+// WithNotes returns the attempt, which a caller named id, with notes that are kept on the account
+// of its first charge if it is accepted. The id is scoped to that account: as with the amounts,
+// what else is charged may be worked out otherwise when the same call is sent again.
+func (b *Book) WithNotes(a Attempt, id string, n Noting) Attempt {
 	a.notes, a.fingerprint = n.Notes(false), b.namespace.fingerprint("noted", nil, n.Sent...)
+	if id != "" {
+		a.First = b.namespace.attemptTransfer("noted", id, a.charges[:1])
+	}
 	return a
 }
 

@@ -19,7 +19,7 @@ func (d desk) noting(t testing.TB, id, sent string, notes []accounts.Note,
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := d.book.Charge(context.Background(), d.book.WithNotes(attempt,
+	result, err := d.book.Charge(context.Background(), d.book.WithNotes(attempt, id,
 		accounts.Noting{
 			Sent: []string{sent}, Notes: func(bool) []accounts.Note { return notes },
 		}))

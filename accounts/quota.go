@@ -252,16 +252,13 @@ func (b *Book) relearn(ctx context.Context, sorted []Charge, status ledgers.Tran
 	return nil
 }
 
-// margin returns how much of the account's target has to stay free.
-func (c Charge) margin() uint64 {
-	if c.Limit.CloseAt == 0 {
-		return 0
-	}
+// spare returns how much of the account has to stay free: a part of its target, and what is owed.
+func (c Charge) spare() uint64 {
 	newest, seen := c.standing.quota()
 	if !seen { // its first quota goes with the charge
-		return c.Limit.margin(c.Limit.Quota)
+		return c.Limit.margin(c.Limit.Quota) + c.Owed
 	}
-	return c.Limit.margin(newest.target)
+	return c.Limit.margin(newest.target) + c.Owed
 }
 
 // Refresh reads the quota steps that any node made on the limit since the ledger time since, and

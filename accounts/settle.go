@@ -141,7 +141,7 @@ func (c Charge) lasting(t ledgers.Transfer, at, now uint64) ledgers.Transfer {
 		t.Timeout = 0
 		return t
 	}
-	t.Timeout = wholeSeconds(max(c.Limit.end(at), now) - now)
+	t.Timeout = wholeSeconds(max(c.Limit.End(at), now) - now)
 	return t
 }
 
@@ -158,11 +158,15 @@ func (b *Book) readSettled(ctx context.Context, h Hold, s *Settlement) error {
 		return err
 	}
 	s.Late = !found[end].Flags.Has(ledgers.VoidPending)
-	s.Notes = notesOf(b.namespace.notesIn(found, end))
+	kept := b.namespace.notesIn(found, end)
+	s.Notes = notesOf(kept)
 	for i := range h.Charges {
 		booked := found[b.slot(h, i, 1)]
 		if s.Late && i == 0 {
 			booked = found[end]
+		}
+		if len(kept) > 0 && booked.Timestamp > kept[0].Timestamp { // a correction's, of nothing
+			booked = ledgers.Transfer{}
 		}
 		s.Booked[i], s.Overage[i] = booked.Amount.Lo, 0
 		if booked.Code == CodeOverage {
@@ -326,7 +330,7 @@ func (b *Book) BookLate(ctx context.Context, a Attempt, at uint64) ([]Booking, e
 // what is left of its window, and their places. The rest is noted as dropped.
 func remaining(charges []Charge, bookings []Booking, at, now uint64) (left []Charge, places []int) {
 	for i, c := range charges {
-		end := c.Limit.end(at)
+		end := c.Limit.End(at)
 		switch {
 		case c.Amount == 0: // a look took nothing
 		case end <= now && !c.Limit.Posted:

@@ -39,7 +39,7 @@ func (l *Limiter) Balance(ctx context.Context, limit, subject string) (Balance, 
 	if err != nil {
 		return Balance{}, failure(err)
 	}
-	overage, err := l.book.Overage(ctx, c.Charge)
+	overage, err := l.book.Overages(ctx, c.Charge)
 	if err != nil {
 		return Balance{}, failure(err)
 	}
@@ -47,7 +47,7 @@ func (l *Limiter) Balance(ctx context.Context, limit, subject string) (Balance, 
 	return Balance{
 		Limit: limit, Subject: subject,
 		Quota: s.Quota, Used: read[0].Used, Remaining: s.Remaining,
-		Overage: overage, Overridden: read[0].Overridden,
+		Overage: overage[0], Overridden: read[0].Overridden,
 		Window: s.Window, Reset: s.Reset, ResetsAt: s.ResetsAt,
 	}, nil
 }

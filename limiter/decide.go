@@ -103,7 +103,7 @@ const ahead = uint64(time.Microsecond)
 
 // need returns how many units have to come back before the charge can pass.
 func need(amount uint64, b accounts.Balance) uint64 {
-	wanted := max(1, amount) + b.Used + b.Margin // a look wants one unit to be there
+	wanted := max(1, amount) + b.Used + b.Margin + b.Owed // a look wants one unit to be there
 	return wanted - min(wanted, b.Quota)
 }
 

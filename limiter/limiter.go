@@ -165,6 +165,12 @@ func (l *Limiter) check(ctx context.Context, q asked) (Decision, error) {
 	case looks == len(charges):
 		return l.look(ctx, charges)
 	}
+	if q.noting != nil {
+		err := l.owe(ctx, charges)
+		if err != nil {
+			return Decision{}, failure(err)
+		}
+	}
 	attempt, err := l.attempt(q)
 	if err != nil {
 		return Decision{}, failure(err)
@@ -201,7 +207,7 @@ func (l *Limiter) attempt(q asked) (accounts.Attempt, error) {
 	if err != nil || q.noting == nil {
 		return hold, err
 	}
-	return l.book.WithNotes(hold, *q.noting), nil
+	return l.book.WithNotes(hold, q.id, *q.noting), nil
 }
 
 // booked returns the charges as the books know them.
@@ -352,7 +358,11 @@ func (l *Limiter) figure(ctx context.Context, c accounts.Charge, b accounts.Bala
 	f := figures{Balance: b, known: true}
 	var err error
 	missing := need(c.Amount, b)
-	if w != noWaits && missing > 0 && !waitless(c, b) {
+	switch {
+	case w == noWaits || missing == 0 || waitless(c, b):
+	case missing > b.Out: // more than is out is owed, and comes back with that
+		f.wait = c.Limit.End(l.book.Now())
+	default:
 		f.wait, err = l.wait(ctx, c, b.Out, missing, w)
 		if err != nil {
 			return figures{}, err

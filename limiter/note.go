@@ -105,6 +105,19 @@ func (l *Limiter) Correct(ctx context.Context, id string, s Settlement) (Settled
 	})
 }
 
+// owe has what was used beyond the quotas stay free beside what charges take: it is spent, also
+// where something else that was held has come back meanwhile.
+func (l *Limiter) owe(ctx context.Context, charges []charge) error {
+	overages, err := l.book.Overages(ctx, booked(charges)...)
+	if err != nil {
+		return err
+	}
+	for i := range charges {
+		charges[i].Owed = overages[i]
+	}
+	return nil
+}
+
 // Note keeps a note in the ledger that stands alone, as the n-th of a subject on a limit. It
 // reports false, and changes nothing, where there is an n-th already.
 func (l *Limiter) Note(ctx context.Context, limit, subject string, n uint64, note accounts.Note,

@@ -38,7 +38,8 @@ type MiddlewareOptions struct {
 // them. One that is denied is answered here, with Retry-After and a problem document, and so is one
 // that weir could not decide: with status 400 or 422 where the subject or the cost can never pass,
 // 503 while nobody can say, and 500 where weir refuses this program, by its token or the limit's
-// name. Options may be nil.
+// name; the options' OnError is told why. Options may be nil. Around echo it goes by
+// echo.WrapMiddleware.
 func (c *Client) Middleware(limit string, subject func(*http.Request) string,
 	options *MiddlewareOptions,
 ) func(http.Handler) http.Handler {

@@ -349,6 +349,41 @@ func TestJournalPages(t *testing.T) {
 	}
 }
 
+// A reservation whose answer is lost may be held: its id, which nobody gave, is said, and is the
+// one that was sent. Where it is known that nothing is held, or the id was given, there is nothing
+// to say.
+func TestReserveUnanswered(t *testing.T) {
+	status := http.StatusServiceUnavailable
+	var sent wire.ReservationRequest
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := json.NewDecoder(r.Body).Decode(&sent)
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		err = json.NewEncoder(w).Encode(wire.Problem{Code: "a-code", Detail: "a word", Status: status})
+		if err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(s.Close)
+	reserve := []string{"reserve", "slots", "bob", "--server", s.URL}
+	got := weir(t, reserve...)
+	if want := "id: " + sent.ID + "\nweir: a-code: a word\n"; sent.ID == "" || got.err != want {
+		t.Errorf("unanswered: got %q, want %q", got.err, want)
+	}
+	got = weir(t, append(reserve, "--id", "x")...)
+	if sent.ID != "x" || got.err != "weir: a-code: a word\n" {
+		t.Errorf("with an id: got %q and %q sent", got.err, sent.ID)
+	}
+	status = http.StatusUnprocessableEntity
+	got = weir(t, reserve...)
+	if got.err != "weir: a-code: a word\n" {
+		t.Errorf("answered: got %q, want no id", got.err)
+	}
+}
+
 // tidy:table what people get wrong, and what they are told
 func TestCommandErrors(t *testing.T) {
 	other := httptest.NewServer(http.NotFoundHandler())

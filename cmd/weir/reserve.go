@@ -1,11 +1,15 @@
 package main
 
 import (
+	"crypto/rand"
+	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"weir/api/client"
 	"weir/api/wire"
 )
 
@@ -20,7 +24,8 @@ func newReserveCommand() *cobra.Command {
 		Long: `Hold what a check would charge: exit with 0 if it is held, 1 if it is denied.
 
 The transfer that is printed is the receipt for settle, release and renew. Unless one of those
-comes before, what is held comes back when the time of --hold is over.`,
+comes before, what is held comes back when the time of --hold is over. Where no answer tells
+whether it is held, the id is printed that will, sent again by --id.`,
 		Example: `  weir reserve llm-tokens alice --cost 5000 --hold 60s
   weir reserve exports alice --hold 5m
   weir reserve --limit llm-tokens=5000 --limit exports alice --hold 60s`,
@@ -38,11 +43,16 @@ comes before, what is held comes back when the time of --hold is over.`,
 			if err != nil {
 				return err
 			}
+			made := request.ID == ""
+			if made {
+				request.ID = rand.Text()
+			}
 			decision, err := weir.Reserve(cmd.Context(), wire.ReservationRequest{
 				CheckRequest: request, HoldSeconds: seconds,
 			})
-			if request.ID == "" { // the client made one, which nobody could send again
-				decision.NewIDRequired = false
+			if made {
+				decision.NewIDRequired = false // nobody would send it again
+				tellID(cmd, request.ID, err)
 			}
 			return a.decided(cmd, decision, err)
 		},
@@ -51,6 +61,16 @@ comes before, what is held comes back when the time of --hold is over.`,
 	r.addFlags(cmd)
 	addHoldFlag(cmd, &hold)
 	return cmd
+}
+
+// tellID says on the error stream the id that a reservation was given here, where it may be held
+// and the answer that has its receipt is lost: the same id tells.
+func tellID(cmd *cobra.Command, id string, err error) {
+	answer, answered := errors.AsType[*client.Error](err)
+	if err == nil || answered && answer.Status < http.StatusInternalServerError {
+		return
+	}
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "id: %s\n", id) // what failed is said in any case
 }
 
 func newSettleCommand() *cobra.Command {

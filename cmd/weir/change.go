@@ -190,8 +190,9 @@ func newQuotaSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set LIMIT SUBJECT QUOTA",
 		Short: "Set one subject's quota, whatever the config says",
-		Long: `Set one subject's quota, whatever the config says; 0 admits nothing. What the subject has
-used stays used, and its grants stay on top. Set again to the same it changes nothing.`,
+		Long: `Set one subject's quota, whatever the config says; 0 admits nothing but what was
+granted. What the subject has used stays used, and its grants stay on top. Set again to the same it
+changes nothing.`,
 		Args: wantArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted, err := parseAmount("quota", args[2])

@@ -99,7 +99,7 @@ type Amount struct {
 
 // of returns the part that is counted by a limit.
 func (a *Amount) of(limit string) *uint64 {
-	if strings.HasSuffix(limit, Budget{}.moneyLimit()) {
+	if strings.HasSuffix(limit, moneySuffix) {
 		return &a.USD
 	}
 	return &a.Tokens
@@ -141,30 +141,10 @@ func (b *Breaker) Authorize(ctx context.Context, call Call) (Authorization, erro
 	if err != nil {
 		return Authorization{}, err
 	}
-	reserved := Amount{Tokens: call.InputTokens + call.MaxOutputTokens}
-	members := []limiter.Member{
-		{Limit: budget.tokenLimit(), Subject: call.Subject, Cost: reserved.Tokens},
-	}
-	if !model.free() {
-		reserved.USD = max(1, model.cost(call.InputTokens, call.MaxOutputTokens, 0))
-		members = append(members, limiter.Member{
-			Limit: budget.moneyLimit(), Subject: call.Subject, Cost: reserved.USD,
-		})
-	}
-	if call.ID == "" { // so that one that is given up on is not undone, and its note stays true
-		call.ID = rand.Text()
-	}
+	request, reserved := call.reservation(budget, model)
 	key := closing{budget.Name, call.Subject}
-	d, err := b.limiter.Reserve(ctx, limiter.Request{
-		Members: members, ID: call.ID, Hold: budget.Hold, ReadFirst: b.closed.is(key),
-		Noting: &accounts.Noting{
-			Sent: []string{fmt.Sprint(model.Number, call.InputTokens, call.MaxOutputTokens)},
-			Notes: record{
-				kind: Authorized, tokens: tokens{input: call.InputTokens, output: call.MaxOutputTokens},
-				usd: reserved.USD, model: model.Number, hold: uint16(budget.Hold / time.Second),
-			}.notes,
-		},
-	})
+	request.ReadFirst = b.closed.is(key)
+	d, err := b.limiter.Reserve(ctx, request)
 	a, err := b.answer(budget, d, err)
 	if err != nil {
 		return Authorization{}, err
@@ -184,6 +164,34 @@ func (b *Breaker) Authorize(ctx context.Context, call Call) (Authorization, erro
 		a.Reserved, err = b.held(ctx, a.Transfer)
 	}
 	return a, err
+}
+
+// reservation is what a call asks of the limits of its budget, and the amount of that.
+func (c Call) reservation(budget Budget, model Model) (limiter.Request, Amount) {
+	reserved := Amount{Tokens: c.InputTokens + c.MaxOutputTokens}
+	members := []limiter.Member{
+		{Limit: budget.tokenLimit(), Subject: c.Subject, Cost: reserved.Tokens},
+	}
+	if !model.free() {
+		reserved.USD = max(1, model.cost(c.InputTokens, c.MaxOutputTokens, 0))
+		members = append(members, limiter.Member{
+			Limit: budget.moneyLimit(), Subject: c.Subject, Cost: reserved.USD,
+		})
+	}
+	if c.ID == "" { // so that one that is given up on is not undone, and its note stays true
+		c.ID = rand.Text()
+	}
+	notes := callNotes{
+		kind: Authorized, tokens: tokens{input: c.InputTokens, output: c.MaxOutputTokens},
+		usd: reserved.USD, model: model.Number, hold: uint16(budget.Hold / time.Second),
+	}
+	return limiter.Request{
+		Members: members, ID: c.ID, Hold: budget.Hold,
+		Noting: &accounts.Noting{
+			Sent:  []string{fmt.Sprint(model.Number, c.InputTokens, c.MaxOutputTokens)},
+			Notes: notes.pack,
+		},
+	}, reserved
 }
 
 // held returns what a receipt stands for.

@@ -193,9 +193,14 @@ func (p *Plan) addModel(m Model) *limiter.LimitError {
 // usd is what money is counted in.
 func usd() limiter.Asset { return limiter.Asset{Code: "spend:USD", Scale: Decimals} }
 
-// tokenLimit and moneyLimit are the names of a budget's limits.
-func (b Budget) tokenLimit() string { return b.Name + ":tokens" }
-func (b Budget) moneyLimit() string { return b.Name + ":usd" }
+// tokenSuffix and moneySuffix are what the names of a budget's limits end in.
+const (
+	tokenSuffix = ":tokens"
+	moneySuffix = ":usd"
+)
+
+func (b Budget) tokenLimit() string { return b.Name + tokenSuffix }
+func (b Budget) moneyLimit() string { return b.Name + moneySuffix }
 
 // limits returns the two limits of a budget.
 func (b Budget) limits() []limiter.Limit {

@@ -118,19 +118,19 @@ func (p *Plan) event(notes []accounts.NoteEntry) (Event, int) {
 	if len(notes) < 2 {
 		return Event{}, 0
 	}
-	r, ok := recordOf([]accounts.Note{first.Note, notes[1].Note})
+	n, ok := unpack([]accounts.Note{first.Note, notes[1].Note})
 	if !ok {
 		return Event{}, 1
 	}
-	e.Model, e.USD = p.modelName(r.model), r.usd
-	e.InputTokens, e.OutputTokens, e.CachedTokens = r.input, r.output, r.cached
+	e.Model, e.USD = p.modelName(n.model), n.usd
+	e.InputTokens, e.OutputTokens, e.CachedTokens = n.input, n.output, n.cached
 	if e.Kind == Authorized {
 		e.Route = RouteModel
-		e.ExpiresAt = e.At.Add(time.Duration(r.hold) * time.Second)
+		e.ExpiresAt = e.At.Add(time.Duration(n.hold) * time.Second)
 		return e, 2
 	}
-	e.Route, e.Reason = r.route, r.failure
-	e.Estimated, e.Late = r.estimated, r.late
+	e.Route, e.Reason = n.route, n.failure
+	e.Estimated, e.Late = n.estimated, n.late
 	return e, 2
 }
 

@@ -52,8 +52,8 @@ type tokens struct {
 
 func (t tokens) sum() uint64 { return t.input + t.output }
 
-// record is what the two notes of a call say.
-type record struct {
+// callNotes are what the two notes of a call say.
+type callNotes struct {
 	kind Kind
 	tokens
 	usd       uint64
@@ -65,32 +65,32 @@ type record struct {
 	late      bool
 }
 
-// notes packs a record, which may be of a settlement that is late.
-func (r record) notes(isLate bool) []accounts.Note {
-	kind := number(kinds, r.kind)
+// pack makes notes, which may be of a settlement that is late.
+func (n callNotes) pack(isLate bool) []accounts.Note {
+	kind := number(kinds, n.kind)
 	first := accounts.Note{
-		Lo: kind<<kindShift | number(failures, r.failure)<<errorShift | r.input<<inputShift | r.output,
-		Hi: uint32(number(routes, r.route))<<routeShift | uint32(r.cached),
+		Lo: kind<<kindShift | number(failures, n.failure)<<errorShift | n.input<<inputShift | n.output,
+		Hi: uint32(number(routes, n.route))<<routeShift | uint32(n.cached),
 	}
-	if r.estimated {
+	if n.estimated {
 		first.Hi |= estimated
 	}
 	if isLate {
 		first.Hi |= late
 	}
 	return []accounts.Note{first, {
-		Lo: (kind|secondNote)<<kindShift | r.usd,
-		Hi: uint32(r.model)<<modelShift | uint32(r.hold),
+		Lo: (kind|secondNote)<<kindShift | n.usd,
+		Hi: uint32(n.model)<<modelShift | uint32(n.hold),
 	}}
 }
 
-// recordOf unpacks two notes, false where they are not a record's.
-func recordOf(notes []accounts.Note) (record, bool) {
+// unpack reads notes, false where they are not the two of a call.
+func unpack(notes []accounts.Note) (callNotes, bool) {
 	if len(notes) != 2 || notes[0].Lo>>kindShift|secondNote != notes[1].Lo>>kindShift {
-		return record{}, false
+		return callNotes{}, false
 	}
 	first, second := notes[0], notes[1]
-	return record{
+	return callNotes{
 		kind: numbered(kinds, first.Lo>>kindShift),
 		tokens: tokens{
 			input:  first.Lo >> inputShift & tokenMask,

@@ -71,36 +71,37 @@ func (b *Breaker) book(ctx context.Context, receipt ledgers.ID, usage Usage, kin
 	if err != nil {
 		return Settlement{}, err
 	}
-	authorized, ok := recordOf(held.Notes)
+	authorized, ok := unpack(held.Notes)
 	budget := plan.byLimit[held.Members[0].Limit]
 	if !ok || budget == "" {
 		return Settlement{}, &limiter.Error{
 			Code: limiter.CodeReservationUnknown, Detail: fmt.Sprintf("%s is no call's receipt", receipt),
 		}
 	}
-	r, err := usage.record(plan, authorized)
+	n, err := usage.books(plan, authorized)
 	if err != nil {
 		return Settlement{}, err
 	}
-	r.kind = kind
+	n.kind = kind
 	s := limiter.Settlement{
-		Receipt: receipt, Noting: &accounts.Noting{Sent: usage.sent(), Notes: r.notes},
+		Receipt: receipt, Noting: &accounts.Noting{Sent: usage.sent(), Notes: n.pack},
 	}
+	booked := Amount{Tokens: n.sum(), USD: n.usd}
 	for _, m := range held.Members {
-		m.Cost = *(&Amount{Tokens: r.sum(), USD: r.usd}).of(m.Limit)
+		m.Cost = *booked.of(m.Limit)
 		s.Members = append(s.Members, m)
 	}
 	settled, err := by(ctx, s)
 	if err != nil {
 		return Settlement{}, err
 	}
-	r, _ = recordOf(settled.Notes) // of the first time, if it was sent before
-	answer := answerOf(settled, r)
+	n, _ = unpack(settled.Notes) // of the first time, if it was sent before
+	answer := answerOf(settled, n)
 	if authorized.usd == 0 {
 		answer.Known = answer.Known &&
 			b.readUSD(ctx, plan.budgets[budget], held.Members[0].Subject, &answer.Remaining)
 	}
-	b.metrics.booked(budget, r, settled.Replayed)
+	b.metrics.booked(budget, n, settled.Replayed)
 	return answer, nil
 }
 
@@ -117,40 +118,41 @@ func (u Usage) sent() []string {
 	return sent
 }
 
-// record says what a usage books for a call that was authorized.
-func (u Usage) record(plan *Plan, authorized record) (record, error) {
+// books says what a usage books for a call that was authorized.
+func (u Usage) books(plan *Plan, authorized callNotes) (callNotes, error) {
 	switch {
 	case !slices.Contains(routes[1:], u.Route):
-		return record{}, badRequest("route: want %s, %s, %s", RouteModel, RouteFallback, RouteError)
+		return callNotes{}, badRequest("route: want %s, %s, %s", RouteModel, RouteFallback, RouteError)
 	case !slices.Contains(failures, u.Error):
-		return record{}, badRequest("error: want %s", strings.Join(failures[1:], ", "))
+		return callNotes{}, badRequest("error: want %s", strings.Join(failures[1:], ", "))
 	case u.Route == RouteModel && u.Error != "":
-		return record{}, badRequest("error: a call that failed has the route %s", RouteError)
+		return callNotes{}, badRequest("error: a call that failed has the route %s", RouteError)
 	}
-	r := record{route: u.Route, failure: u.Error, model: authorized.model}
-	r.tokens, r.estimated = u.tokens(authorized.tokens)
+	n := callNotes{route: u.Route, failure: u.Error, model: authorized.model}
+	n.tokens, n.estimated = u.tokens(authorized.tokens)
 	switch {
-	case r.input > MaxTokens:
-		return record{}, badRequest("input_tokens: want at most %d", MaxTokens)
-	case r.output > MaxTokens:
-		return record{}, badRequest("output_tokens: want at most %d", MaxTokens)
-	case r.cached > r.input:
-		return record{}, badRequest("cached_tokens: %d are no part of %d input tokens", r.cached, r.input)
+	case n.input > MaxTokens:
+		return callNotes{}, badRequest("input_tokens: want at most %d", MaxTokens)
+	case n.output > MaxTokens:
+		return callNotes{}, badRequest("output_tokens: want at most %d", MaxTokens)
+	case n.cached > n.input:
+		return callNotes{}, badRequest("cached_tokens: %d are no part of %d input tokens",
+			n.cached, n.input)
 	case u.USD != nil && *u.USD > MaxBudget:
-		return record{}, badRequest("usd: want at most %s", USD(MaxBudget))
+		return callNotes{}, badRequest("usd: want at most %s", USD(MaxBudget))
 	}
-	model, priced := plan.models[plan.modelName(r.model)]
+	model, priced := plan.models[plan.modelName(n.model)]
 	switch {
 	case authorized.usd == 0: // a free model
 	case u.USD != nil:
-		r.usd = *u.USD
-	case r.sum() == 0:
-	case r.tokens == authorized.tokens && r.estimated, !priced:
-		r.usd, r.estimated = authorized.usd, true
+		n.usd = *u.USD
+	case n.sum() == 0:
+	case n.tokens == authorized.tokens && n.estimated, !priced:
+		n.usd, n.estimated = authorized.usd, true
 	default:
-		r.usd = model.cost(r.input, r.output, r.cached)
+		n.usd = model.cost(n.input, n.output, n.cached)
 	}
-	return r, nil
+	return n, nil
 }
 
 // tokens returns what was reported, completed by an estimate, and whether that was needed.
@@ -179,11 +181,11 @@ func valueOr(reported *uint64, estimate uint64) uint64 {
 }
 
 // answerOf describes what was booked.
-func answerOf(settled limiter.Settled, r record) Settlement {
+func answerOf(settled limiter.Settled, n callNotes) Settlement {
 	s := Settlement{
 		Transfer: settled.Transfer, Replayed: settled.Replayed, Late: settled.Late,
-		Estimated: r.estimated, Route: r.route, Known: true,
-		Booked: Amount{Tokens: r.sum(), USD: r.usd},
+		Estimated: n.estimated, Route: n.route, Known: true,
+		Booked: Amount{Tokens: n.sum(), USD: n.usd},
 	}
 	for _, l := range settled.Limits {
 		s.Known = s.Known && l.Known
@@ -194,11 +196,11 @@ func answerOf(settled limiter.Settled, r record) Settlement {
 }
 
 // booked counts what a call took. A correction is in the journal: a counter cannot go back.
-func (m *metrics) booked(budget string, r record, replayed bool) {
-	if r.kind != Settled || replayed {
+func (m *metrics) booked(budget string, n callNotes, replayed bool) {
+	if n.kind != Settled || replayed {
 		return
 	}
-	m.settled.WithLabelValues(budget, string(r.route)).Inc()
-	m.tokens.WithLabelValues(budget).Add(float64(r.sum()))
-	m.usd.WithLabelValues(budget).Add(float64(r.usd))
+	m.settled.WithLabelValues(budget, string(n.route)).Inc()
+	m.tokens.WithLabelValues(budget).Add(float64(n.sum()))
+	m.usd.WithLabelValues(budget).Add(float64(n.usd))
 }

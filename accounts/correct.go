@@ -45,8 +45,8 @@ func (b *Book) tryCorrect(ctx context.Context, h Hold, beside ledgers.ID, s *Set
 	noting Noting,
 ) error {
 	end := b.namespace.EndTransfer(h.First)
-	ids := append([]ledgers.ID{end}, b.namespace.notes(end)...)
-	found, err := b.lookup(ctx, append(ids, b.namespace.notes(beside)...))
+	ids := append([]ledgers.ID{end}, b.namespace.noteIDs(end)...)
+	found, err := b.lookup(ctx, append(ids, b.namespace.noteIDs(beside)...))
 	if err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ type Hold struct {
 	renewed ledgers.Amount     // what the receipt asked for was renewed by, zero if it was not
 	end     *ledgers.Transfer  // what ended the newest, nil if nothing did
 	members []ledgers.Transfer // one for each charge
-	noted   int                // the member on whose account the notes are
+	noteAt  int                // the member on whose account the notes are
 }
 
 // Receipt returns the receipt to answer with: the newest, or a check's own, which stays the same

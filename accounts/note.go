@@ -71,7 +71,7 @@ func (a Attempt) noted(ns Namespace) []ledgers.Transfer {
 func (h Hold) notesBeside(ns Namespace, beside ledgers.ID, notes []Note) []ledgers.Transfer {
 	list := make([]ledgers.Transfer, len(notes))
 	for k, n := range notes {
-		list[k] = n.transfer(ns, h.Charges[h.noted], beside, uint64(k), h.First)
+		list[k] = n.transfer(ns, h.Charges[h.noteAt], beside, uint64(k), h.First)
 	}
 	return list
 }
@@ -85,8 +85,8 @@ func notesOf(transfers []ledgers.Transfer) []Note {
 	return notes
 }
 
-// notes are the ids of all notes that there may be beside something.
-func (ns Namespace) notes(beside ledgers.ID) []ledgers.ID {
+// noteIDs are the ids of all notes that there may be beside something.
+func (ns Namespace) noteIDs(beside ledgers.ID) []ledgers.ID {
 	ids := make([]ledgers.ID, MaxNotes)
 	for k := range ids {
 		ids[k] = ns.NoteTransfer(beside, uint64(k))
@@ -98,7 +98,7 @@ func (ns Namespace) notes(beside ledgers.ID) []ledgers.ID {
 func (ns Namespace) notesIn(found map[ledgers.ID]ledgers.Transfer, beside ledgers.ID,
 ) []ledgers.Transfer {
 	var list []ledgers.Transfer
-	for _, id := range ns.notes(beside) {
+	for _, id := range ns.noteIDs(beside) {
 		t, ok := found[id]
 		if ok {
 			list = append(list, t)
@@ -114,7 +114,7 @@ func (b *Book) membersAndNotes(ctx context.Context, first ledgers.Transfer, besi
 	for i := range ids {
 		ids[i] = b.namespace.MemberTransfer(first.ID, i+1)
 	}
-	found, err := b.lookup(ctx, slices.Concat(ids, b.namespace.notes(beside)))
+	found, err := b.lookup(ctx, slices.Concat(ids, b.namespace.noteIDs(beside)))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -133,7 +133,7 @@ func (b *Book) membersAndNotes(ctx context.Context, first ledgers.Transfer, besi
 func (h Hold) withNotes(notes []ledgers.Transfer) Hold {
 	h.Notes = notesOf(notes)
 	for _, t := range notes {
-		h.noted = max(0, slices.IndexFunc(h.members, func(m ledgers.Transfer) bool {
+		h.noteAt = max(0, slices.IndexFunc(h.members, func(m ledgers.Transfer) bool {
 			return m.DebitAccountID == t.DebitAccountID
 		}))
 	}

@@ -149,7 +149,7 @@ func (c Charge) lasting(t ledgers.Transfer, at, now uint64) ledgers.Transfer {
 // and its notes.
 func (b *Book) readSettled(ctx context.Context, h Hold, s *Settlement) error {
 	end := b.namespace.EndTransfer(h.First)
-	ids := append(b.namespace.notes(end), end)
+	ids := append(b.namespace.noteIDs(end), end)
 	for i := range h.Charges {
 		ids = append(ids, b.slot(h, i, 1), b.slot(h, i, 2))
 	}

@@ -193,12 +193,13 @@ func verdict(d *wire.Decision) string {
 	return strings.Join(words, ", ")
 }
 
-// resetCell says when units come back, of a calendar also as a time.
+// resetCell says when units come back, and of a calendar when all that was charged does. What is
+// held may come back before that, or after.
 func resetCell(seconds *int64, at *time.Time) string {
 	if at == nil {
 		return orDash(seconds)
 	}
-	return orDash(seconds) + ", at " + at.Format(time.RFC3339)
+	return orDash(seconds) + ", period ends " + at.Format(time.RFC3339)
 }
 
 // limitCell names the limit of a decision, and says of one that is only tried out what it thought.

@@ -136,9 +136,11 @@ func TestMoneyCommands(t *testing.T) {
 		{"withdraw USD alice 0.01 --id w1", 0, `\nUSD +alice +0.01 +5000.00 +false `},
 		{"withdraw USD alice 5000.01 --id w2", 2, `^$`},
 		{"check spend alice --cost 17.99", 0,
-			`\nspend +alice +17.99 +20.00 +2.01 +\d+, at \d{4}-\d\d-01T00:00:00\+0[12]:00\n$`},
+			`\nspend +alice +17.99 +20.00 +2.01 +\d+, period ends \d{4}-\d\d-01T00:00:00\+0[12]:00\n$`},
 		{"check spend alice --cost 0.02", 1, `^denied, retry after `},
-		{"balance spend alice", 0, `\nspend +alice +20.00 +17.99 +2.01 +0.00 +\d+ +\d+, at `},
+		{"reserve spend bob --cost 1.00 --hold 1m", 0, // which is back before the period ends
+			`\nspend +bob +1.00 +20.00 +19.00 +60, period ends \d{4}`},
+		{"balance spend alice", 0, `\nspend +alice +20.00 +17.99 +2.01 +0.00 +\d+ +\d+, period ends `},
 		{"limits", 0, `\npay +transfer-amount +1000.00 USD +24h0m0s +closed +-\n` +
 			`spend +budget +20.00 USD +month in Europe/Berlin +closed +closes at 0.9\n`},
 	})

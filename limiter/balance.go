@@ -266,3 +266,68 @@ func (l *Limiter) setQuota(ctx context.Context, limit, subject string,
 		Overridden: b.Overridden, At: instant(result.Timestamp),
 	}, nil
 }
+
+// waits says how to tell when enough comes back for a charge that lacks units.
+type waits int
+
+const (
+	noWaits    waits = iota // nobody asks
+	knownWaits              // as this node remembers, if it does
+	trueWaits               // as of now, whatever other nodes did
+)
+
+// read reads the balances and, for a denial, when enough comes back.
+func (l *Limiter) read(ctx context.Context, charges []charge, w waits) ([]figures, error) {
+	var room [1]accounts.Charge // most requests name one limit: no allocation for them
+	list := room[:0]
+	for _, c := range charges {
+		list = append(list, c.Charge)
+	}
+	balances, err := l.book.Balances(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	read := make([]figures, len(charges))
+	for i, c := range list {
+		read[i], err = l.figure(ctx, c, balances[i], w)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return read, nil
+}
+
+// figure completes a balance with the times at which units come back.
+func (l *Limiter) figure(ctx context.Context, c accounts.Charge, b accounts.Balance, w waits,
+) (figures, error) {
+	f := figures{Balance: b, known: true}
+	var err error
+	missing := need(c.Amount, b)
+	switch {
+	case w == noWaits || missing == 0 || waitless(c, b):
+	case missing > b.Out: // more than is out is owed, and comes back with that
+		f.wait = c.Limit.End(l.book.Now())
+	default:
+		f.wait, err = l.wait(ctx, c, b.Out, missing, w)
+		if err != nil {
+			return figures{}, err
+		}
+	}
+	f.next, err = l.book.Next(ctx, c, b.Out) // behind the wait, which may have read what is out
+	if err != nil {
+		return figures{}, err
+	}
+	return f, nil
+}
+
+// wait returns the ledger's time at which the units are back that a charge lacks.
+func (l *Limiter) wait(ctx context.Context, c accounts.Charge, out, missing uint64, w waits,
+) (uint64, error) {
+	if w == knownWaits {
+		end, known := l.book.KnownWait(c, missing)
+		if known {
+			return end, nil
+		}
+	}
+	return l.book.Wait(ctx, c, out, missing)
+}

@@ -322,67 +322,60 @@ func exceedsQuota(charges []charge, read []figures, burnt bool) *Error {
 	return nil
 }
 
-// waits says how to tell when enough comes back for a charge that lacks units.
-type waits int
-
-const (
-	noWaits    waits = iota // nobody asks
-	knownWaits              // as this node remembers, if it does
-	trueWaits               // as of now, whatever other nodes did
-)
-
-// read reads the balances and, for a denial, when enough comes back.
-func (l *Limiter) read(ctx context.Context, charges []charge, w waits) ([]figures, error) {
-	var room [1]accounts.Charge // most requests name one limit: no allocation for them
-	list := room[:0]
-	for _, c := range charges {
-		list = append(list, c.Charge)
+// tryOut puts the states of the limits that a request names and that are only tried out into its
+// decision. What was admitted is charged on each of them by itself, within what is left of the
+// request's deadline; whatever comes of it, the decision stands. On a denial they are not asked,
+// nor where the ledger did not answer.
+func (l *Limiter) tryOut(ctx context.Context, q asked, d *Decision) {
+	if len(q.charges) == len(q.named) {
+		return
 	}
-	balances, err := l.book.Balances(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	read := make([]figures, len(charges))
-	for i, c := range list {
-		read[i], err = l.figure(ctx, c, balances[i], w)
-		if err != nil {
-			return nil, err
+	states := make([]State, len(q.named))
+	decided, denied := 0, -1
+	var group sync.WaitGroup
+	for i, c := range q.named {
+		switch {
+		case !c.Aside:
+			states[i] = d.Limits[decided]
+			if decided == d.Denied {
+				denied = i
+			}
+			decided++
+		case d.Allowed && !d.Degraded:
+			group.Go(func() { states[i] = l.shadow(ctx, q.id, c) })
+		default:
+			states[i] = state(c, figures{}, l.book.Now())
+			if d.Degraded {
+				l.metrics.shadow.WithLabelValues(c.limit.Name, "error").Inc()
+			}
 		}
 	}
-	return read, nil
+	group.Wait()
+	d.Limits, d.Denied = states, denied
 }
 
-// figure completes a balance with the times at which units come back.
-func (l *Limiter) figure(ctx context.Context, c accounts.Charge, b accounts.Balance, w waits,
-) (figures, error) {
-	f := figures{Balance: b, known: true}
-	var err error
-	missing := need(c.Amount, b)
+// shadow has one limit decide by itself, under the request's id if it has one: sent again it is
+// charged once there too. An answer that is given again is not counted again.
+func (l *Limiter) shadow(ctx context.Context, id string, c charge) State {
+	c.Aside = false
+	d, err := l.check(ctx, askedOf(id, []charge{c}))
+	s, result := state(c, figures{}, l.book.Now()), "allowed"
 	switch {
-	case w == noWaits || missing == 0 || waitless(c, b):
-	case missing > b.Out: // more than is out is owed, and comes back with that
-		f.wait = c.Limit.End(l.book.Now())
+	case err == nil:
+		s = d.Limits[0]
+		s.WouldDeny = !d.Allowed
+	case codeOf(err) == CodeCostExceedsQuota:
+		s.WouldDeny = true
+	case codeOf(err) == CodeIDExpired, codeOf(err) == CodeReservationClosed:
+		return s // it was admitted before, and what it took is back
 	default:
-		f.wait, err = l.wait(ctx, c, b.Out, missing, w)
-		if err != nil {
-			return figures{}, err
-		}
+		result = "error"
 	}
-	f.next, err = l.book.Next(ctx, c, b.Out) // behind the wait, which may have read what is out
-	if err != nil {
-		return figures{}, err
+	if s.WouldDeny {
+		result = "denied"
 	}
-	return f, nil
-}
-
-// wait returns the ledger's time at which the units are back that a charge lacks.
-func (l *Limiter) wait(ctx context.Context, c accounts.Charge, out, missing uint64, w waits,
-) (uint64, error) {
-	if w == knownWaits {
-		end, known := l.book.KnownWait(c, missing)
-		if known {
-			return end, nil
-		}
+	if !d.Replayed {
+		l.metrics.shadow.WithLabelValues(c.limit.Name, result).Inc()
 	}
-	return l.book.Wait(ctx, c, out, missing)
+	return s
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -158,35 +159,16 @@ func sendSpent(c echo.Context, settled *spend.Settlement) error {
 	return send(c, http.StatusOK, plainJSON, answer)
 }
 
-// spendJournal reads a page of a budget's day. A cursor without a day is of the day of the page
-// before, whatever day it is by now.
+// spendJournal reads a page of a budget's day.
 func (s *Server) spendJournal(c echo.Context) error {
 	values, err := query(c, []string{"budget", "subject"}, "day", "cursor")
 	if err != nil {
 		return err
 	}
 	answer := wire.SpendJournal{Budget: values.Get("budget"), Subject: values.Get("subject")}
-	from, to, err := s.options.Spend.Day(answer.Budget, values.Get("day"))
+	from, to, start, err := s.spendPage(values)
 	if err != nil {
 		return err
-	}
-	start := from
-	if values.Has("cursor") {
-		next, err := readCursor(values.Get("cursor"))
-		if err != nil {
-			return err
-		}
-		start = time.Unix(0, int64(next))
-		if !values.Has("day") {
-			day := start.Add(-1).In(from.Location()).Format(time.DateOnly)
-			from, to, err = s.options.Spend.Day(answer.Budget, day)
-			if err != nil {
-				return err
-			}
-		}
-		if start.Before(from) || start.After(to) {
-			return badRequest("cursor: want the one that came with the page before, of the same day")
-		}
 	}
 	events, next, err := s.options.Spend.Events(c.Request().Context(), answer.Budget,
 		answer.Subject, start, to)
@@ -202,6 +184,28 @@ func (s *Server) spendJournal(c echo.Context) error {
 		answer.Cursor = writeCursor(uint64(next.UnixNano()))
 	}
 	return send(c, http.StatusOK, plainJSON, &answer)
+}
+
+// spendPage returns the day that is asked for, and where the page starts in it. A cursor without a
+// day is of the day of the page before, whatever day it is by now.
+func (s *Server) spendPage(values url.Values) (from, to, start time.Time, err error) {
+	from, to, err = s.options.Spend.Day(values.Get("budget"), values.Get("day"))
+	if err != nil || !values.Has("cursor") {
+		return from, to, from, err
+	}
+	next, err := readCursor(values.Get("cursor"))
+	if err != nil {
+		return from, to, start, err
+	}
+	start = time.Unix(0, int64(next))
+	if !values.Has("day") {
+		day := start.Add(-1).In(from.Location()).Format(time.DateOnly)
+		from, to, err = s.options.Spend.Day(values.Get("budget"), day)
+	}
+	if err == nil && (start.Before(from) || start.After(to)) {
+		err = badRequest("cursor: want the one that came with the page before, of the same day")
+	}
+	return from, to, start, err
 }
 
 // eventOf writes a line of a budget's day in the words of the wire.

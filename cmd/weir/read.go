@@ -21,7 +21,7 @@ func newJournalCommand() *cobra.Command {
 	var a asker
 	var query client.JournalQuery
 	var all bool
-	var spent spentFlags
+	var day dayFlags
 	cmd := &cobra.Command{
 		Use:   "journal {LIMIT SUBJECT | --budget NAME --subject NAME}",
 		Short: "List the ledger entries of a subject on a limit, or its calls on a spend budget",
@@ -30,12 +30,12 @@ calls on a spend budget in one day.`,
 		Example: `  weir journal api-requests alice
   weir journal --budget assistant --subject alice --day 2026-10-16 --jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := spent.check(cmd, args)
+			err := day.check(cmd, args)
 			if err != nil {
 				return err
 			}
-			if spent.query.Budget != "" {
-				return a.spendJournal(cmd, spent.query, spent.lines)
+			if day.query.Budget != "" {
+				return a.spendJournal(cmd, day.query, day.lines)
 			}
 			query.Limit, query.Subject = args[0], args[1]
 			return a.journal(cmd, query, all)
@@ -45,7 +45,7 @@ calls on a spend budget in one day.`,
 	cmd.Flags().BoolVar(&query.Reversed, "reversed", false, "newest entries first")
 	cmd.Flags().StringVar(&query.Cursor, "cursor", "", "go on at the `cursor` of the page before")
 	cmd.Flags().BoolVar(&all, "all", false, "all pages; as JSON, each is a line of its own")
-	spent.addFlags(cmd)
+	day.addFlags(cmd)
 	return cmd
 }
 

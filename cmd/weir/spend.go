@@ -218,13 +218,13 @@ func (a *asker) printSpendDay(out io.Writer, d *spendDay) error {
 			d.Estimated, d.Corrections))
 }
 
-// spentFlags choose the day of a spend budget in place of a limit's journal.
-type spentFlags struct {
+// dayFlags choose the day of a spend budget in place of a limit's journal.
+type dayFlags struct {
 	query client.SpendQuery
 	lines bool
 }
 
-func (f *spentFlags) addFlags(cmd *cobra.Command) {
+func (f *dayFlags) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.query.Budget, "budget", "", "`name` of a spend budget: its day is listed")
 	flags.StringVar(&f.query.Subject, "subject", "", "`name` of the subject, with --budget")
@@ -233,7 +233,7 @@ func (f *spentFlags) addFlags(cmd *cobra.Command) {
 }
 
 // check refuses what does not go together.
-func (f *spentFlags) check(cmd *cobra.Command, args []string) error {
+func (f *dayFlags) check(cmd *cobra.Command, args []string) error {
 	given := func(names ...string) string {
 		for _, name := range names {
 			if cmd.Flags().Changed(name) {

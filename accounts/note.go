@@ -141,8 +141,10 @@ func (h Hold) withNotes(notes []ledgers.Transfer) Hold {
 }
 
 // Note keeps a note on the account of a charge as the n-th of its kind there. It reports false,
-// and changes nothing, where there is an n-th already.
-func (b *Book) Note(ctx context.Context, c Charge, n uint64, note Note) (bool, error) {
+// and changes nothing, where there is an n-th already. Again says that the same was asked before
+// and not answered: one that is the same is then taken for it.
+func (b *Book) Note(ctx context.Context, c Charge, n uint64, note Note, again bool,
+) (bool, error) {
 	openings, err := b.provision(ctx, []Charge{c})
 	if err != nil {
 		return false, err
@@ -157,7 +159,7 @@ func (b *Book) Note(ctx context.Context, c Charge, n uint64, note Note) (bool, e
 		return false, err
 	}
 	switch status := results[len(openings)].Status; {
-	case status == ledgers.TransferCreated:
+	case status == ledgers.TransferCreated, again && status == ledgers.TransferExists:
 		return true, nil
 	case status.Exists():
 		return false, nil

@@ -100,10 +100,13 @@ func testNotes(t *testing.T, d desk) {
 
 	// One that stands alone, on an account that nobody has met.
 	fresh := d.book.NewCharge(spend, "bob", 0)
-	for i, want := range []bool{true, false} {
-		written, err := d.stranger().Note(ctx, fresh, 77, accounts.Note{Lo: uint64(i)})
-		if err != nil || written != want {
-			t.Fatalf("note %d: got %t and %v, want %t", i, written, err, want)
+	for i, row := range []struct {
+		lo          uint64
+		again, want bool
+	}{{0, false, true}, {0, false, false}, {0, true, true}, {1, false, false}, {1, true, false}} {
+		written, err := d.stranger().Note(ctx, fresh, 77, accounts.Note{Lo: row.lo}, row.again)
+		if err != nil || written != row.want {
+			t.Fatalf("note %d: got %t and %v, want %t", i, written, err, row.want)
 		}
 	}
 	entries, err := d.book.Notes(ctx, fresh, 1, 1<<62, 100)

@@ -119,8 +119,10 @@ func (l *Limiter) owe(ctx context.Context, charges []charge) error {
 }
 
 // Note keeps a note in the ledger that stands alone, as the n-th of a subject on a limit. It
-// reports false, and changes nothing, where there is an n-th already.
+// reports false, and changes nothing, where there is an n-th already; again is as of
+// [accounts.Book.Note].
 func (l *Limiter) Note(ctx context.Context, limit, subject string, n uint64, note accounts.Note,
+	again bool,
 ) (bool, error) {
 	c, err := l.account(limit, subject, 0)
 	if err != nil {
@@ -128,7 +130,7 @@ func (l *Limiter) Note(ctx context.Context, limit, subject string, n uint64, not
 	}
 	ctx, cancel := detached(ctx, c.limit.Deadline)
 	defer cancel()
-	made, err := l.book.Note(ctx, c.Charge, n, note)
+	made, err := l.book.Note(ctx, c.Charge, n, note, again)
 	if err != nil {
 		return false, failure(err)
 	}

@@ -35,11 +35,21 @@ type closings struct {
 
 // turned is what is remembered of one budget of a subject.
 type turned struct {
-	closed bool   // the last answer was no
-	count  uint64 // calls turned away that are not written down
-	minute int64  // since 1970, in which the count was last written down, or tried to be
+	closed bool  // the last answer was no
+	minute int64 // since 1970, in which something was last written down, or tried to be
+	told         // what is not written down
+	// asked is the part of it that may be written down: the ledger did not answer. It is asked the
+	// same again, so that nothing is told twice.
+	asked told
+}
+
+// told is what a record says.
+type told struct {
+	count  uint64 // calls turned away
+	number int64  // the minute of the record
 	model  uint16
 	reason Reason
+	again  bool
 }
 
 // newClosings returns closings that count in forgotten what is pushed out unwritten.
@@ -83,16 +93,20 @@ func (c *closings) reopen(key closing) {
 }
 
 // due returns what is to be written down in a minute, false if that is nothing, or was done.
-func (c *closings) due(key closing, minute int64) (turned, bool) {
+func (c *closings) due(key closing, minute int64) (told, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, ok := c.list.Peek(key)
 	if !ok || t.count == 0 || t.minute >= minute {
-		return turned{}, false
+		return told{}, false
 	}
 	t.minute = minute
 	c.list.Add(key, t)
-	return t, true
+	if t.asked.count > 0 {
+		return t.asked, true
+	}
+	t.number = minute
+	return t.told, true
 }
 
 // change replaces what is remembered.
@@ -119,19 +133,23 @@ func (b *Breaker) record(ctx context.Context, key closing, minute int64) bool {
 		return true
 	}
 	budget := Budget{Name: key.budget}
-	made, err := b.limiter.Note(ctx, budget.tokenLimit(), key.subject, uint64(minute),
-		closedNote(t.count, t.model, t.reason))
-	if err != nil {
+	made, err := b.limiter.Note(ctx, budget.tokenLimit(), key.subject, uint64(t.number),
+		closedNote(t.count, t.model, t.reason), t.again)
+	e, failed := errors.AsType[*limiter.Error](err)
+	away := failed && e.Code == limiter.CodeLedgerUnavailable
+	if failed {
 		b.metrics.unrecorded.Inc()
 	}
-	if made {
-		b.closed.change(key, func(now turned) turned {
+	b.closed.change(key, func(now turned) turned {
+		switch now.asked = (told{}); {
+		case made:
 			now.count -= min(now.count, t.count)
-			return now
-		})
-	}
-	e, failed := errors.AsType[*limiter.Error](err)
-	return !failed || e.Code != limiter.CodeLedgerUnavailable
+		case away:
+			now.asked, now.asked.again = t, true
+		}
+		return now
+	})
+	return !away
 }
 
 // Run writes down counts that wait for their minute, until the context ends. After that

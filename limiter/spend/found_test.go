@@ -2,6 +2,8 @@ package spend_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,4 +147,37 @@ func TestPricedSince(t *testing.T) {
 		t.Errorf("got %+v, want %+v replayed", again, first)
 	}
 	n.wantUsed(t, "alice", 100, 0)
+}
+
+// A count whose reply was lost is told once, whether it was written down or not.
+func TestClosingReplyLost(t *testing.T) {
+	away := errors.New("the ledger is away")
+	for name, fault := range map[string]ledgertest.Fault{
+		"Written": {After: away}, "NotWritten": {Before: away},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := newClock()
+			faulty := ledgertest.NewFaulty(openLedger(t, clock))
+			n := newNode(t, faulty, clock, spend.Budget{Name: "ai", Tokens: 100})
+			ctx := context.Background()
+			n.closes(t, call("alice", 101, 0), spend.TokenBudget)
+			n.closes(t, call("alice", 101, 0), spend.TokenBudget) // waits for its minute
+			clock.Advance(time.Minute)
+			fault.On = ledgertest.CallCreateTransfers
+			faulty.Inject(fault)
+			n.Record(ctx)
+			n.closes(t, call("alice", 101, 0), spend.TokenBudget)
+			for range 2 {
+				clock.Advance(time.Minute)
+				n.Record(ctx)
+			}
+			var counts []uint64
+			for _, e := range n.events(t, "alice", "") {
+				counts = append(counts, e.Count)
+			}
+			if !slices.Equal(counts, []uint64{1, 1, 1}) {
+				t.Errorf("got counts %v, want three times 1", counts)
+			}
+		})
+	}
 }

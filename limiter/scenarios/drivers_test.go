@@ -53,6 +53,7 @@ var driverTests = []struct {
 	{"SpendInParallel", testSpendInParallel},
 	{"SpendEndings", testSpendEndings},
 	{"SpendRunaway", testSpendRunaway},
+	{"SpendAtOnce", testSpendAtOnce},
 }
 
 // TestKindsEmbedded runs the cases on the embedded ledger, on the clock of the machine.

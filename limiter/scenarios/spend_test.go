@@ -1,6 +1,7 @@
 package scenarios_test
 
 import (
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,6 +71,12 @@ func wantSpent(t testing.TB, b *spend.Breaker, below *node, want uint64) []spend
 			t.Errorf("%s: got %d used and %d overage, want %d", limit, balance.Used, balance.Overage, want)
 		}
 	}
+	return dayOf(t, b)
+}
+
+// dayOf reads what happened to alice today.
+func dayOf(t testing.TB, b *spend.Breaker) []spend.Event {
+	t.Helper()
 	from, to, err := b.Day("ai", "")
 	if err != nil {
 		t.Fatal(err)
@@ -180,4 +187,75 @@ func testSpendRunaway(t *testing.T, s stage) {
 	if grown > minutes || asked > minutes {
 		t.Errorf("the loop wrote %d entries in %d calls of a node, want one a minute", grown, asked)
 	}
+}
+
+// Whatever two nodes do to one subject at once, each call is booked once, the last correction of it
+// counts, and the day's lines add up to the balances.
+func testSpendAtOnce(t *testing.T, s stage) {
+	a, b, below := s.breakers(t, spend.Budget{Tokens: 400, USD: 500, Window: time.Hour})
+	breakers := []*spend.Breaker{a, b}
+	var workers sync.WaitGroup
+	var passed atomic.Uint64
+	for i := range uint64(8) {
+		workers.Go(func() {
+			for k := range uint64(6) {
+				authorized := authorize(t, breakers[(i+k)%2], 60)
+				if authorized.Route == spend.RouteModel {
+					passed.Add(1)
+					endAtOnce(t, breakers, authorized.Transfer, 10*i+k)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	events := dayOf(t, a)
+	var sum, settled uint64
+	last := make(map[ledgers.ID]uint64)
+	for _, e := range events {
+		if e.Kind == spend.Settled {
+			settled++
+		}
+		if e.Kind != spend.Closed {
+			last[e.Transfer] = e.InputTokens
+		}
+	}
+	for _, tokens := range last {
+		sum += tokens
+	}
+	wantSpent(t, a, below, sum)
+	if settled != passed.Load() || uint64(len(last)) != settled {
+		t.Errorf("got %d settlements of %d calls, want %d of each", settled, len(last), passed.Load())
+	}
+}
+
+// endAtOnce settles a call on both nodes at the same time, and corrects it on both.
+func endAtOnce(t testing.TB, breakers []*spend.Breaker, receipt ledgers.ID, number uint64) {
+	t.Helper()
+	var group sync.WaitGroup
+	var first atomic.Uint64
+	for _, b := range breakers {
+		group.Go(func() {
+			got := spent(t, b, receipt, number%90)
+			if !got.Replayed {
+				first.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	if first.Load() != 1 {
+		t.Errorf("a call was settled %d times", first.Load())
+	}
+	for k, b := range breakers {
+		group.Go(func() {
+			usage := spend.Usage{
+				Route: spend.RouteModel, InputTokens: new(uint64(k) * (number % 200)),
+				OutputTokens: new(uint64(0)),
+			}
+			_, err := b.Correct(t.Context(), receipt, strconv.Itoa(k), usage)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
 }

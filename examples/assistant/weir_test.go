@@ -1,7 +1,9 @@
 package main
 
 import (
+	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,20 +14,35 @@ import (
 	"weir/limiter/spend"
 )
 
-// startWeir starts a weir with a budget of so many tokens, each at a millionth of a USD. It returns
-// its URL.
-func startWeir(t *testing.T, tokens uint64) string {
+// hold is how long a call that nobody settles is held.
+const hold = 10 * time.Minute
+
+// weir is a server under test.
+type weir struct {
+	url   string
+	nanos atomic.Int64 // its clock, which only the test moves
+	away  atomic.Bool  // so that something in between answers
+}
+
+func (w *weir) now() time.Time { return time.Unix(0, w.nanos.Load()) }
+
+func (w *weir) advance(d time.Duration) { w.nanos.Add(int64(d)) }
+
+// startWeir starts a weir with a budget of so many tokens, each at a millionth of a USD.
+func startWeir(t *testing.T, tokens uint64) *weir {
 	t.Helper()
-	ledger, err := embedded.Open(t.TempDir(), &embedded.Options{Volatile: true})
+	w := &weir{}
+	w.nanos.Store(time.Date(2026, 10, 16, 12, 0, 0, 0, time.UTC).UnixNano())
+	ledger, err := embedded.Open(t.TempDir(), &embedded.Options{Now: w.now, Volatile: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := accounts.NewBook(ledger, accounts.Namespace{1}, nil)
+	book, err := accounts.NewBook(ledger, accounts.Namespace{1}, &accounts.Options{Now: w.now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan, err := spend.NewPlan(
-		[]spend.Budget{{Name: "llm-daily", Tokens: tokens, Deadline: 10 * time.Second}},
+		[]spend.Budget{{Name: "llm-daily", Tokens: tokens, Deadline: 10 * time.Second, Hold: hold}},
 		[]spend.Model{{Name: model, Number: 1, Input: 1_000_000, Output: 1_000_000}})
 	if err != nil {
 		t.Fatal(err)
@@ -42,14 +59,24 @@ func startWeir(t *testing.T, tokens uint64) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := api.New(l, &api.Options{Token: "user", AdminToken: "admin", Spend: breaker})
+	server, err := api.New(l, &api.Options{
+		Token: "user", AdminToken: "admin", Spend: breaker, Now: w.now,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := httptest.NewServer(server.Handler())
+	handler := server.Handler()
+	listener := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if w.away.Load() {
+			rw.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		handler.ServeHTTP(rw, r)
+	}))
 	t.Cleanup(func() {
 		listener.Close()
 		_ = ledger.Close()
 	})
-	return listener.URL
+	w.url = listener.URL
+	return w
 }

@@ -54,6 +54,7 @@ func (b *Book) tryCorrect(ctx context.Context, h Hold, beside ledgers.ID, s *Set
 	s.Late = !ending.Flags.Has(ledgers.VoidPending)
 	s.Notes = noting.Notes(s.Late)
 	kept := h.notesBeside(b.namespace, beside, s.Notes)
+	// The first note is about the receipt; the second tells the same correction sent again.
 	kept[1].UserData128 = b.namespace.fingerprint("correct", nil, noting.Sent...)
 	made := b.namespace.notesIn(found, beside)
 	switch {

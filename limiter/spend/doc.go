@@ -20,6 +20,7 @@
 // Input, output and cached are tokens, cached a part of input: of authorize the estimate, of the
 // others what is booked. Model is the number in the price table, of closed that of the last call.
 // Hold is the seconds that the estimate is held, 0 but of authorize. Routes are 1 model, 2
-// fallback, 3 error; reasons 1 token-budget, 2 usd-budget; errors are numbered in the order of
-// their constants. user_data_128 is the receipt, 0 of closed.
+// fallback, 3 error; reasons 1 token-budget, 2 usd-budget; errors 1 timeout, 2 rate-limited, 3
+// provider-error, 4 canceled, 5 other. user_data_128 is the receipt, 0 of closed, and of the second
+// note of a correction what tells the same one sent again from another.
 package spend

@@ -181,7 +181,7 @@ func (l *Limiter) deniedAlready(ctx context.Context, q asked, attempt accounts.A
 	if exhausted < 0 {
 		return Decision{}, false, nil
 	}
-	return l.remembered(ctx, q.id, attempt, q.charges, exhausted)
+	return l.remembered(ctx, q, attempt, exhausted)
 }
 
 // readFirst denies a request whose accounts lack units, by reading. One whose id was admitted
@@ -189,7 +189,7 @@ func (l *Limiter) deniedAlready(ctx context.Context, q asked, attempt accounts.A
 func (l *Limiter) readFirst(ctx context.Context, q asked, attempt accounts.Attempt,
 ) (decision Decision, decided bool, err error) {
 	if q.id != "" {
-		decision, decided, err = l.recalled(ctx, q.id, attempt, q.charges)
+		decision, decided, err = l.recalled(ctx, q, attempt)
 		if err != nil || decided {
 			return decision, decided, err
 		}
@@ -215,18 +215,17 @@ func (l *Limiter) readFirst(ctx context.Context, q asked, attempt accounts.Attem
 }
 
 // recalled answers a request whose id was admitted before, by one look-up.
-func (l *Limiter) recalled(ctx context.Context, id string, attempt accounts.Attempt,
-	charges []charge,
+func (l *Limiter) recalled(ctx context.Context, q asked, attempt accounts.Attempt,
 ) (decision Decision, decided bool, err error) {
 	result, found, err := l.book.Recall(ctx, attempt)
 	switch {
 	case err != nil:
-		decision, err = l.unanswered(id, charges, &attempt, err)
+		decision, err = l.unanswered(q.id, q.charges, &attempt, err)
 		return decision, true, err
 	case found && result.Outcome == accounts.Replayed:
-		return l.allowed(ctx, charges, result), true, nil
+		return l.allowed(ctx, q.charges, result), true, nil
 	case found:
-		return Decision{}, true, spent(result.Outcome, id)
+		return Decision{}, true, spent(result.Outcome, q.id)
 	}
 	return Decision{}, false, nil
 }
@@ -234,31 +233,30 @@ func (l *Limiter) recalled(ctx context.Context, id string, attempt accounts.Atte
 // remembered answers a request without writing to the ledger, because charge at is remembered to be
 // refused. A request with an id may ask the ledger all the same, up to a cap; past it, only whether
 // the id was admitted before is read.
-func (l *Limiter) remembered(
-	ctx context.Context, id string, attempt accounts.Attempt, charges []charge, at int,
+func (l *Limiter) remembered(ctx context.Context, q asked, attempt accounts.Attempt, at int,
 ) (decision Decision, decided bool, err error) {
 	now := l.book.Now()
-	if id != "" {
-		if l.memory.bypass(charges[at].Account(), now) {
+	if q.id != "" {
+		if l.memory.bypass(q.charges[at].Account(), now) {
 			return Decision{}, false, nil
 		}
-		decision, decided, err = l.recalled(ctx, id, attempt, charges)
+		decision, decided, err = l.recalled(ctx, q, attempt)
 		if err != nil || decided {
 			return decision, decided, err
 		}
 	}
-	read, err := l.recollect(ctx, charges, at, now)
+	read, err := l.recollect(ctx, q.charges, at, now)
 	if err != nil { // the denial is known, its figures are not
 		l.metrics.unread.Inc()
-		read = make([]figures, len(charges))
+		read = make([]figures, len(q.charges))
 	}
-	e := exceedsQuota(charges, read, false)
+	e := exceedsQuota(q.charges, read, false)
 	if e != nil {
 		return Decision{}, false, e
 	}
 	result := accounts.Result{Outcome: accounts.Refused, Timestamp: now, Refused: at}
-	d := deny(charges, read, result, l.book.Now(), l.options.Lag)
-	d.IDNotRecorded = id != ""
+	d := deny(q.charges, read, result, l.book.Now(), l.options.Lag)
+	d.IDNotRecorded = q.id != ""
 	l.metrics.remembered.Inc()
 	return d, true, nil
 }

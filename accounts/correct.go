@@ -109,7 +109,7 @@ func (b *Book) rebook(ctx context.Context, h Hold, s *Settlement, now uint64,
 		if err != nil {
 			return nil, err
 		}
-		over := c.Limit.End(h.At) <= now
+		over := booked.nothing() && c.Limit.End(h.At) <= now // else its time-out tells
 		for _, t := range booked.made {
 			over = over || t.ExpiresAt() <= now
 		}
@@ -138,6 +138,9 @@ type booking struct {
 	// next and second are the ids of what would take their place.
 	next, second ledgers.ID
 }
+
+// nothing reports whether it stands for no units.
+func (b booking) nothing() bool { return len(b.made) == 0 || b.made[0].Amount.IsZero() }
 
 // paid returns how much of it the subject's account gave.
 func (b booking) paid() uint64 {

@@ -181,3 +181,21 @@ func TestClosingReplyLost(t *testing.T) {
 		})
 	}
 }
+
+// A correction counts as long as what it corrects is booked, also where the window was longer when
+// that was booked.
+func TestCorrectInShorterWindow(t *testing.T) {
+	clock := newClock()
+	ledger := openLedger(t, clock)
+	n := newNode(t, ledger, clock, spend.Budget{Name: "ai", Tokens: 100, Align: "month"})
+	receipt := n.passes(t, call("alice", 10, 0)).Transfer
+	n.settle(t, receipt, used(70, 0))
+	clock.Advance(48 * time.Hour)
+	n = newNode(t, ledger, clock, spend.Budget{Name: "ai", Tokens: 100})
+	n.wantUsed(t, "alice", 70, 70)
+	_, err := n.Correct(context.Background(), receipt, "c", used(7, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.wantUsed(t, "alice", 7, 7)
+}

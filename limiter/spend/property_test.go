@@ -543,9 +543,14 @@ func (w *world) correct(t *rapid.T) {
 	e.Kind, e.Late = spend.Correction, c.late
 	w.wantSettled(t, c, s, e)
 	c.corrections = append(c.corrections, &modelCorrection{id, u, s})
-	if w.clock.Now().Before(c.end) {
-		c.parts[0] = modelPart{e.InputTokens + e.OutputTokens, w.until(c.end)}
-		c.parts[1] = modelPart{e.USD, w.until(c.end)}
+	for i, amount := range []uint64{e.InputTokens + e.OutputTokens, e.USD} {
+		back := c.end
+		if c.parts[i].amount > 0 {
+			back = c.parts[i].until
+		}
+		if w.clock.Now().Before(back) {
+			c.parts[i] = modelPart{amount, w.until(c.end)}
+		}
 	}
 	w.line(c, e)
 }

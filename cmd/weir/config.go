@@ -176,7 +176,16 @@ func parseConfig(file map[string]any, flags *pflag.FlagSet) (*config, error) {
 		return c, nil
 	}
 	c.Retention, err = retentionFor(retention, s.given("retention"), c.Limits)
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range c.Spend.Budgets() { // what is noted of a call is wanted when it ends
+		if c.Retention > 0 && c.Retention < b.Hold {
+			return nil, fmt.Errorf("retention: %v is shorter than the hold of spend budget %q, %v",
+				c.Retention, b.Name, b.Hold)
+		}
+	}
+	return c, nil
 }
 
 // retentionFor returns how long transfers are kept: at least as long as the longest window or

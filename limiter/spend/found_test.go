@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"weir/accounts"
-	"weir/ledgers/embedded"
 	"weir/ledgers/ledgertest"
+	"weir/limiter"
 	"weir/limiter/spend"
 )
 
@@ -23,7 +23,13 @@ func TestOverageClosesGate(t *testing.T) {
 	n.settle(t, first, used(150, 0)) // 70 of the budget, and 80 above it
 	n.settle(t, second, used(0, 0))
 	n.wantUsed(t, "alice", 150, 150)
-	n.closes(t, call("alice", 1, 0), spend.TokenBudget)
+	closed := n.closes(t, call("alice", 1, 0), spend.TokenBudget)
+	midnight := time.Date(2026, 10, 17, 0, 0, 0, 0, time.UTC)
+	if late := closed.ReopensAt.Sub(midnight); late < 0 || late > time.Second {
+		t.Errorf("reopens at %v, want %v or less than a second later", closed.ReopensAt, midnight)
+	}
+	clock.Advance(closed.ReopensAt.Sub(clock.Now()))
+	n.passes(t, call("alice", 90, 0))
 }
 
 // A settlement that booked nothing is told so for ever, whatever corrections booked since.
@@ -101,12 +107,7 @@ func TestPageToMidnight(t *testing.T) {
 func TestCloseLedgerAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := newClock()
-		ledger, err := embedded.Open(t.TempDir(), &embedded.Options{Now: clock.Now, Volatile: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ledger.Close()
-		faulty := ledgertest.NewFaulty(ledger)
+		faulty := ledgertest.NewFaulty(openLedger(t, clock))
 		n := newNode(t, faulty, clock, spend.Budget{Name: "ai", Tokens: 100})
 		for i := range 50 {
 			n.closes(t, call(name("s", i), 1000, 0), spend.TokenBudget)
@@ -198,4 +199,56 @@ func TestCorrectInShorterWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.wantUsed(t, "alice", 7, 7)
+}
+
+// What was given up and is done later is done once, and of corrections the ledger's last counts.
+func TestGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := newClock()
+		faulty := ledgertest.NewFaulty(openLedger(t, clock))
+		n := newNode(t, faulty, clock, spend.Budget{Name: "ai", Tokens: 1000})
+		ctx := t.Context()
+		n.settle(t, n.passes(t, call("alice", 1, 0)).Transfer, used(0, 0)) // its account is there
+		giveUp := func(made func() error) {
+			t.Helper()
+			faulty.Inject(ledgertest.Fault{
+				On: ledgertest.CallCreateTransfers, WaitBefore: ledgertest.For(time.Minute),
+			})
+			wantError(t, made(), limiter.CodeLedgerUnavailable)
+		}
+		c := call("alice", 100, 0)
+		c.ID = "x"
+		giveUp(func() error { _, err := n.Authorize(ctx, c); return err })
+		n.wantUsed(t, "alice", 0, 0)
+		time.Sleep(time.Hour)
+		n.wantUsed(t, "alice", 100, 100)
+		a := n.passes(t, c)
+		if !a.Replayed {
+			t.Errorf("got %+v, want it replayed", a)
+		}
+		giveUp(func() error { _, err := n.Settle(ctx, a.Transfer, used(70, 0)); return err })
+		_, err := n.Correct(ctx, a.Transfer, "early", used(1, 0))
+		wantError(t, err, limiter.CodeReservationClosed)
+		time.Sleep(time.Hour)
+		n.wantUsed(t, "alice", 70, 70)
+		if s := n.settle(t, a.Transfer, used(70, 0)); !s.Replayed {
+			t.Errorf("got %+v, want it replayed", s)
+		}
+		correct := func(id string, tokens uint64) error {
+			_, err := n.Correct(ctx, a.Transfer, id, used(tokens, 0))
+			return err
+		}
+		giveUp(func() error { return correct("first", 50) })
+		err = correct("second", 40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		n.wantUsed(t, "alice", 40, 40) // the first found other bookings than it had read
+		err = correct("first", 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.wantUsed(t, "alice", 50, 50)
+	})
 }

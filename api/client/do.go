@@ -19,6 +19,8 @@ type Result struct {
 	// ReopensAt is, where the budget is closed, when a call of this size can pass; nil where waiting
 	// does not help or the time is not known.
 	ReopensAt *wire.Time
+	// Transfer is the receipt of the last attempt, empty if weir did not authorize one.
+	Transfer string
 	// Settlement is that of the last attempt, nil if there was none or it is Unsettled.
 	Settlement *wire.SpendSettlement
 	// Err is why the last attempt failed or weir could not say, nil if neither was so.
@@ -102,7 +104,7 @@ func (c *Call) attempt(ctx context.Context, model func(context.Context) (wire.Sp
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
-	result.Settlement = nil
+	result.Transfer, result.Settlement = c.Transfer, nil
 	usage, err := wire.SpendUsage{}, errPanicked
 	defer func() {
 		var settlement wire.SpendSettlement

@@ -365,8 +365,8 @@ func TestSettleIsLost(t *testing.T) {
 		lost(b, 3)
 		r, err = b.guard(t, client.GuardOptions{}).Do(t.Context(), ask, answers(20, 10), nil)
 		if err != nil || r.Route != wire.RouteModel || r.Settlement != nil ||
-			!client.IsAway(r.Unsettled) ||
-			!strings.Contains(r.Unsettled.Error(), "00000000000000000000000000000001") {
+			!client.IsAway(r.Unsettled) || r.Transfer != "00000000000000000000000000000001" ||
+			!strings.Contains(r.Unsettled.Error(), r.Transfer) {
 			t.Errorf("got %+v and error %v, want the model's answer, and it unsettled", r, err)
 		}
 	})

@@ -14,10 +14,11 @@ import (
 // required, and scoped to the reservation: the same correction sent again is answered Replayed, and
 // another one under its id Conflict. Corrected again, the last one counts.
 //
-// Noting is as of [Book.Settle], with two notes. The outcome is Unsettled where there is nothing to
-// correct, and Ended where the reservation was on a prepaid balance, whose bookings stand.
+// Annotation is as of [Book.Settle], with two notes. The outcome is Unsettled where there is
+// nothing to correct, and Ended where the reservation was on a prepaid balance, whose bookings
+// stand.
 func (b *Book) Correct(ctx context.Context, h Hold, id string, actual []uint64,
-	noting Noting,
+	annotation *Annotation,
 ) (Settlement, error) {
 	s := Settlement{Booked: actual, Overage: make([]uint64, len(actual))}
 	posted := func(c Charge) bool { return c.Limit.Posted }
@@ -27,7 +28,7 @@ func (b *Book) Correct(ctx context.Context, h Hold, id string, actual []uint64,
 	}
 	beside := b.namespace.correction(h.First, id)
 	for range maxSteps {
-		err := b.tryCorrect(ctx, h, beside, &s, noting)
+		err := b.tryCorrect(ctx, h, beside, &s, annotation)
 		if err != nil {
 			forget(h.Charges)
 			return s, err
@@ -42,7 +43,7 @@ func (b *Book) Correct(ctx context.Context, h Hold, id string, actual []uint64,
 // tryCorrect makes a correction against the bookings as they are now. The outcome is again where
 // they have changed meanwhile.
 func (b *Book) tryCorrect(ctx context.Context, h Hold, beside ledgers.ID, s *Settlement,
-	noting Noting,
+	annotation *Annotation,
 ) error {
 	end := b.namespace.EndTransfer(h.First)
 	ids := append([]ledgers.ID{end}, b.namespace.noteIDs(end)...)
@@ -52,10 +53,10 @@ func (b *Book) tryCorrect(ctx context.Context, h Hold, beside ledgers.ID, s *Set
 	}
 	ending := found[end]
 	s.Late = !ending.Flags.Has(ledgers.VoidPending)
-	s.Notes = noting.Notes(s.Late)
+	s.Notes = annotation.Notes(s.Late)
 	kept := h.notesBeside(b.namespace, beside, s.Notes)
 	// The first note is about the receipt; the second tells the same correction sent again.
-	kept[1].UserData128 = b.namespace.fingerprint("correct", nil, noting.Sent...)
+	kept[1].UserData128 = b.namespace.fingerprint("correct", nil, annotation.Sent...)
 	made := b.namespace.notesIn(found, beside)
 	switch {
 	case len(made) == len(kept):

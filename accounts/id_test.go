@@ -69,8 +69,8 @@ func TestGoldenIDs(t *testing.T) {
 		{"note that stands alone", ns.NoteTransfer(alice, 29342400),
 			"21bb92ca0a828d4c8c3fa603a41fd097"},
 		{"correction", ns.correction(hold, "c-1"), "0deb47a395158ab6978e6d7ca0f3ca1c"},
-		{"fingerprint of a hold with notes", ledgers.ID(
-			book.WithNotes(Attempt{}, "", Noting{Sent: []string{"fast 12", ""}, Notes: none}).fingerprint),
+		{"fingerprint of a hold with notes", ledgers.ID(book.WithNotes(Attempt{}, "",
+			&Annotation{Sent: []string{"fast 12", ""}, Notes: none}).fingerprint),
 			"bc38aaadda94845f8df8f7d1dbf2fa7a"},
 		{"fingerprint of a settlement with notes",
 			ledgers.ID(ns.fingerprint("settle", nil, hold.String(), "model", "", "7")),

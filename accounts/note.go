@@ -37,8 +37,8 @@ func (n Note) transfer(ns Namespace, c Charge, beside ledgers.ID, k uint64, abou
 // noteOf reads a note.
 func noteOf(t ledgers.Transfer) Note { return Note{Lo: t.UserData64, Hi: t.UserData32} }
 
-// Noting is what a caller keeps beside an attempt, a settlement or a correction.
-type Noting struct {
+// Annotation is what a caller keeps beside an attempt, a settlement or a correction.
+type Annotation struct {
 	// Sent is what was sent. In place of the amounts, which the caller may have worked out, it tells
 	// the same call sent again from another.
 	Sent []string
@@ -50,8 +50,8 @@ type Noting struct {
 // WithNotes returns the attempt, which a caller named id, with notes that are kept on the account
 // of its first charge if it is accepted. The id is scoped to that account: as with the amounts,
 // what else is charged may be worked out otherwise when the same call is sent again.
-func (b *Book) WithNotes(a Attempt, id string, n Noting) Attempt {
-	a.notes, a.fingerprint = n.Notes(false), b.namespace.fingerprint("noted", nil, n.Sent...)
+func (b *Book) WithNotes(a Attempt, id string, with *Annotation) Attempt {
+	a.notes, a.fingerprint = with.Notes(false), b.namespace.fingerprint("noted", nil, with.Sent...)
 	if id != "" {
 		a.First = b.namespace.attemptTransfer("noted", id, a.charges[:1])
 	}

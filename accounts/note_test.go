@@ -20,7 +20,7 @@ func (d desk) noting(t testing.TB, id, sent string, notes []accounts.Note,
 		t.Fatal(err)
 	}
 	result, err := d.book.Charge(context.Background(), d.book.WithNotes(attempt, id,
-		accounts.Noting{
+		&accounts.Annotation{
 			Sent: []string{sent}, Notes: func(bool) []accounts.Note { return notes },
 		}))
 	if err != nil {
@@ -41,8 +41,8 @@ func (d desk) settling(t testing.TB, h accounts.Hold, actual []uint64, lo uint64
 }
 
 // notingOf are two notes, of which one says a number and whether it is late.
-func notingOf(lo uint64) *accounts.Noting {
-	return &accounts.Noting{
+func notingOf(lo uint64) *accounts.Annotation {
+	return &accounts.Annotation{
 		Sent: []string{strconv.FormatUint(lo, 10)},
 		Notes: func(late bool) []accounts.Note {
 			if late {
@@ -133,7 +133,7 @@ func testCorrections(t *testing.T, d desk) {
 	long := limitOf("spend", 100, 8) // what is booked is back within the test
 	correct := func(h accounts.Hold, id string, actual, lo uint64) accounts.Settlement {
 		t.Helper()
-		s, err := d.stranger().Correct(ctx, h, id, []uint64{actual}, *notingOf(lo))
+		s, err := d.stranger().Correct(ctx, h, id, []uint64{actual}, notingOf(lo))
 		if err != nil {
 			t.Fatal(err)
 		}

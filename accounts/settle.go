@@ -28,9 +28,9 @@ type Settlement struct {
 // The settlement of what something else ended has the outcome Ended, of what was renewed since the
 // hold was read Moved.
 //
-// Noting, which may be nil, is kept beside the settlement on the account that the hold's notes are
-// on.
-func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64, noting *Noting,
+// Annotation, which may be nil, is kept beside the settlement on the account that the hold's notes
+// are on.
+func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64, annotation *Annotation,
 ) (Settlement, error) {
 	s := Settlement{Booked: make([]uint64, len(actual)), Overage: make([]uint64, len(actual))}
 	given := []string{h.First.String()}
@@ -41,9 +41,9 @@ func (b *Book) Settle(ctx context.Context, h Hold, actual []uint64, noting *Noti
 		given = append(given, strconv.FormatUint(actual[i], 10))
 	}
 	notes := func(bool) []Note { return nil }
-	if noting != nil {
-		notes = noting.Notes
-		given = append(given[:1], noting.Sent...)
+	if annotation != nil {
+		notes = annotation.Notes
+		given = append(given[:1], annotation.Sent...)
 	}
 	by := b.namespace.fingerprint("settle", nil, given...)
 	now, err := b.Time(ctx)

@@ -165,7 +165,7 @@ func (l *Limiter) check(ctx context.Context, q asked) (Decision, error) {
 	case looks == len(charges):
 		return l.look(ctx, charges)
 	}
-	if q.noting != nil {
+	if q.annotation != nil {
 		err := l.owe(ctx, charges)
 		if err != nil {
 			return Decision{}, failure(err)
@@ -204,10 +204,10 @@ func (l *Limiter) attempt(q asked) (accounts.Attempt, error) {
 		return l.book.NewAttempt(q.id, booked(q.named), q.sent...)
 	}
 	hold, err := l.book.NewHold(q.id, booked(q.named), uint32(q.hold/time.Second), q.sent...)
-	if err != nil || q.noting == nil {
+	if err != nil || q.annotation == nil {
 		return hold, err
 	}
-	return l.book.WithNotes(hold, q.id, *q.noting), nil
+	return l.book.WithNotes(hold, q.id, q.annotation), nil
 }
 
 // booked returns the charges as the books know them.

@@ -81,10 +81,10 @@ func (l *Limiter) Held(ctx context.Context, receipt ledgers.ID) (Held, error) {
 }
 
 // Correct books what a settled reservation really took in place of what was booked, by entries that
-// take the others' place. The settlement's Members and Noting are required. The id is scoped to the
-// reservation: sent again it is answered the same and corrected once; of several corrections the
-// last counts. Errors: CodeIDConflict where the id named another correction, CodeReservationClosed
-// where the reservation was not settled, and those of [Limiter.Settle].
+// take the others' place. The settlement's Members and Annotation are required. The id is scoped to
+// the reservation: sent again it is answered the same and corrected once; of several corrections
+// the last counts. Errors: CodeIDConflict where the id named another correction,
+// CodeReservationClosed where the reservation was not settled, and those of [Limiter.Settle].
 func (l *Limiter) Correct(ctx context.Context, id string, s Settlement) (Settled, error) {
 	err := checkID(id, true)
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *Limiter) Correct(ctx context.Context, id string, s Settlement) (Settled
 	}
 	return l.settleHold(ctx, s, true, func(ctx context.Context, h accounts.Hold, actual []uint64,
 	) (accounts.Settlement, error) {
-		done, err := l.book.Correct(ctx, h, id, actual, *s.Noting)
+		done, err := l.book.Correct(ctx, h, id, actual, s.Annotation)
 		switch {
 		case err == nil && done.Outcome == accounts.Conflict:
 			return done, spent(accounts.Conflict, id)

@@ -55,9 +55,9 @@ type Request struct {
 	// ID names this attempt, at most [MaxID] bytes: sent again it is answered the same and charged
 	// once. Empty makes every request an attempt of its own.
 	ID string
-	// Noting is kept in the ledger with what is taken, on the account of the first member. It is for
-	// limits that say [Limit.Spend], which want it.
-	Noting *accounts.Noting
+	// Annotation is kept in the ledger with what is taken, on the account of the first member. It is
+	// for limits that say [Limit.Spend], which want it.
+	Annotation *accounts.Annotation
 	// ReadFirst has the balances read first, and the request denied where they lack units, so that a
 	// flood of denials writes nothing. What passes is the ledger's decision all the same.
 	ReadFirst bool
@@ -86,10 +86,10 @@ type asked struct {
 	hold  time.Duration
 	named []charge // all that it names, one for each account, in the order sent
 	// charges are those of named that decide: all but what is put aside.
-	charges   []charge
-	sent      []string // what was sent that the charges do not say
-	noting    *accounts.Noting
-	readFirst bool
+	charges    []charge
+	sent       []string // what was sent that the charges do not say
+	annotation *accounts.Annotation
+	readFirst  bool
 }
 
 // askedOf completes a request.
@@ -126,7 +126,7 @@ func (l *Limiter) resolve(r Request) (asked, error) {
 		if err != nil {
 			return asked{}, err
 		}
-		err = serves(limit, r.Hold > 0, r.Noting != nil)
+		err = serves(limit, r.Hold > 0, r.Annotation != nil)
 		if err != nil {
 			return asked{}, err
 		}
@@ -144,7 +144,7 @@ func (l *Limiter) resolve(r Request) (asked, error) {
 		}
 	}
 	q := askedOf(r.ID, charges)
-	q.hold, q.sent, q.noting, q.readFirst = r.Hold, sent, r.Noting, r.ReadFirst
+	q.hold, q.sent, q.annotation, q.readFirst = r.Hold, sent, r.Annotation, r.ReadFirst
 	return q, nil
 }
 

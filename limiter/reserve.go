@@ -24,9 +24,9 @@ type Settlement struct {
 	// CostIn, in place of Cost, is asked for it once it is known what the limit counts: the smallest
 	// units of an asset, or with nil plain units. Its error is what Settle returns.
 	CostIn func(asset *Asset) (uint64, error)
-	// Noting is kept in the ledger beside the settlement, of a reservation that was made with notes,
-	// and of no other.
-	Noting *accounts.Noting
+	// Annotation is kept in the ledger beside the settlement, of a reservation that was made with
+	// notes, and of no other.
+	Annotation *accounts.Annotation
 	// Members name each account of the reservation once, but those of concurrency limits, which are
 	// given back. A subject may be left empty where the reservation has one account on the limit.
 	Members []Member
@@ -101,10 +101,10 @@ func (l *Limiter) Settle(ctx context.Context, s Settlement) (Settled, error) {
 		l.metrics.failed(err)
 		return Settled{}, err
 	}
-	return l.settleHold(ctx, s, s.Noting != nil, func(ctx context.Context, h accounts.Hold,
+	return l.settleHold(ctx, s, s.Annotation != nil, func(ctx context.Context, h accounts.Hold,
 		actual []uint64,
 	) (accounts.Settlement, error) {
-		return l.book.Settle(ctx, h, actual, s.Noting)
+		return l.book.Settle(ctx, h, actual, s.Annotation)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	random "math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ type Breaker struct {
 	limiter *limiter.Limiter
 	plan    atomic.Pointer[Plan]
 	closed  *closings
+	node    uint64 // in notes of closings
 	metrics metrics
 }
 
@@ -59,7 +61,7 @@ func New(l *limiter.Limiter, plan *Plan, options *Options) (*Breaker, error) {
 	if options == nil {
 		options = &Options{}
 	}
-	b := &Breaker{limiter: l}
+	b := &Breaker{limiter: l, node: random.Uint64N(nodes)}
 	var err error
 	b.metrics, err = newMetrics(options.Registerer)
 	if err != nil {
@@ -187,7 +189,7 @@ func (c Call) reservation(budget Budget, model Model) (limiter.Request, Amount) 
 	}
 	return limiter.Request{
 		Members: members, ID: c.ID, Hold: budget.Hold,
-		Noting: &accounts.Noting{
+		Annotation: &accounts.Annotation{
 			Sent:  []string{fmt.Sprint(model.Number, c.InputTokens, c.MaxOutputTokens)},
 			Notes: notes.pack,
 		},

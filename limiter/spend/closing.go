@@ -134,7 +134,7 @@ func (b *Breaker) record(ctx context.Context, key closing, minute int64) bool {
 	}
 	budget := Budget{Name: key.budget}
 	made, err := b.limiter.Note(ctx, budget.tokenLimit(), key.subject, uint64(t.number),
-		closedNote(t.count, t.model, t.reason), t.again)
+		closedNote(b.node, t.count, t.model, t.reason), t.again)
 	e, failed := errors.AsType[*limiter.Error](err)
 	away := failed && e.Code == limiter.CodeLedgerUnavailable
 	if failed {

@@ -15,12 +15,13 @@
 //	         correction (kind 4)       output 28                            late 1, cached 28
 //	second   each of these           8 + kind 4, 0 10, millionths of      model 16, hold 16
 //	                                   USD 50
-//	only     closed (kind 3)         kind 4, calls turned away 60         model 16, reason 16
+//	only     closed (kind 3)         kind 4, node 20, calls 40            model 16, reason 16
 //
-// Input, output and cached are tokens, cached a part of input: of authorize the estimate, of the
-// others what is booked. Model is the number in the price table, of closed that of the last call.
-// Hold is the seconds that the estimate is held, 0 but of authorize. Routes are 1 model, 2
-// fallback, 3 error; reasons 1 token-budget, 2 usd-budget; errors 1 timeout, 2 rate-limited, 3
-// provider-error, 4 canceled, 5 other. user_data_128 is the receipt, 0 of closed, and of the second
-// note of a correction what tells the same one sent again from another.
+// Calls are those turned away, and node is a number that a process has drawn for itself: two that
+// write the same are told apart. Input, output and cached are tokens, cached a part of input: of
+// authorize the estimate, of the others what is booked. Model is the number in the price table, of
+// closed that of the last call. Hold is the seconds that the estimate is held, 0 but of authorize.
+// Routes are 1 model, 2 fallback, 3 error; reasons 1 token-budget, 2 usd-budget; errors 1 timeout,
+// 2 rate-limited, 3 provider-error, 4 canceled, 5 other. user_data_128 is the receipt, 0 of closed,
+// and of the second note of a correction what tells the same one sent again from another.
 package spend

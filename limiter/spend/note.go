@@ -35,7 +35,9 @@ const (
 	inputShift = 28
 	tokenMask  = MaxTokens
 	moneyMask  = 1<<50 - 1
-	countMask  = 1<<60 - 1
+	nodeShift  = 40
+	nodes      = 1 << 20
+	countMask  = 1<<nodeShift - 1
 
 	routeShift = 30
 	estimated  = 1 << 29
@@ -107,10 +109,10 @@ func unpack(notes []accounts.Note) (callNotes, bool) {
 	}, true
 }
 
-// closedNote packs how many calls were turned away, and why and for which model the last one was.
-func closedNote(count uint64, model uint16, reason Reason) accounts.Note {
+// closedNote packs how many calls a node turned away, and why and for which model the last one was.
+func closedNote(node, count uint64, model uint16, reason Reason) accounts.Note {
 	return accounts.Note{
-		Lo: number(kinds, Closed)<<kindShift | min(count, countMask),
+		Lo: number(kinds, Closed)<<kindShift | node<<nodeShift | min(count, countMask),
 		Hi: uint32(model)<<modelShift | uint32(number(reasons, reason)),
 	}
 }

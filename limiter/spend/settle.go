@@ -84,7 +84,7 @@ func (b *Breaker) book(ctx context.Context, receipt ledgers.ID, usage Usage, kin
 	}
 	n.kind = kind
 	s := limiter.Settlement{
-		Receipt: receipt, Noting: &accounts.Noting{Sent: usage.sent(), Notes: n.pack},
+		Receipt: receipt, Annotation: &accounts.Annotation{Sent: usage.sent(), Notes: n.pack},
 	}
 	booked := Amount{Tokens: n.sum(), USD: n.usd}
 	for _, m := range held.Members {

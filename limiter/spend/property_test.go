@@ -28,7 +28,7 @@ import (
 func TestAgainstModel(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	if checks.Value.String() == checks.DefValue { // else whoever runs it knows better
-		err := checks.Value.Set(strconv.Itoa(rounds(80, 3_000)))
+		err := checks.Value.Set(strconv.Itoa(rounds(40, 3_000)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -168,18 +168,20 @@ func (b *Book) Hold(ctx context.Context, receipt ledgers.ID,
 	if newest.ID != receipt {
 		h.renewed = t.ends[0].UserData128
 	}
-	var notes []ledgers.Transfer
-	h.members, notes, err = b.membersAndNotes(ctx, *newest, t.firsts[0].ID)
+	made := t.firsts[0]
+	memberIDs := b.namespace.memberIDs(newest.ID)
+	chain, err := b.lookup(ctx, slices.Concat(memberIDs, b.namespace.noteIDs(made.ID)))
 	if err != nil {
 		return Hold{}, false, err
 	}
-	h = h.withNotes(notes)
+	h.members = membersIn(chain, *newest, memberIDs)
+	h = h.withNotes(b.namespace.notesIn(chain, made.ID))
 	if h.Check && len(t.firsts) > 1 {
-		made, err := b.members(ctx, t.firsts[0])
+		members, err := b.members(ctx, made)
 		if err != nil {
 			return Hold{}, false, err
 		}
-		for _, m := range made { // what was booked for good did not move with the rest
+		for _, m := range members { // what was booked for good did not move with the rest
 			if !m.Flags.Has(ledgers.Pending) {
 				h.members = append(h.members, m)
 			}
@@ -212,8 +214,26 @@ func (b *Book) Hold(ctx context.Context, receipt ledgers.ID,
 
 // members returns the transfers of a chain that take units. Guards stand behind them.
 func (b *Book) members(ctx context.Context, first ledgers.Transfer) ([]ledgers.Transfer, error) {
-	members, _, err := b.membersAndNotes(ctx, first, first.ID)
-	return members, err
+	ids := b.namespace.memberIDs(first.ID)
+	found, err := b.lookup(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	return membersIn(found, first, ids), nil
+}
+
+// membersIn picks the transfers of a chain that take units out of what a look-up found.
+func membersIn(found map[ledgers.ID]ledgers.Transfer, first ledgers.Transfer, ids []ledgers.ID,
+) []ledgers.Transfer {
+	members := []ledgers.Transfer{first}
+	for _, id := range ids {
+		m, ok := found[id]
+		if !ok || m.Code != first.Code {
+			break
+		}
+		members = append(members, m)
+	}
+	return members
 }
 
 // Booked reports whether some of it was booked for good, which only checks are.

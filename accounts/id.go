@@ -119,6 +119,15 @@ func (ns Namespace) MemberTransfer(first ledgers.ID, k int) ledgers.ID {
 	return ns.hash(nameOf("member").id(first).number(uint64(k)))
 }
 
+// memberIDs are the ids of all members that a chain may have behind its first.
+func (ns Namespace) memberIDs(first ledgers.ID) []ledgers.ID {
+	ids := make([]ledgers.ID, maxCharges-1)
+	for i := range ids {
+		ids[i] = ns.MemberTransfer(first, i+1)
+	}
+	return ids
+}
+
 // EndTransfer is whatever ends a pending transfer: all ends compete for this one id.
 func (ns Namespace) EndTransfer(pending ledgers.ID) ledgers.ID {
 	return ns.hash(nameOf("end").id(pending))

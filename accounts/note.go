@@ -58,22 +58,27 @@ func (b *Book) WithNotes(a Attempt, id string, with *Annotation) Attempt {
 	return a
 }
 
-// noted returns the transfers of the attempt's notes.
-func (a Attempt) noted(ns Namespace) []ledgers.Transfer {
-	list := make([]ledgers.Transfer, len(a.notes))
-	for k, n := range a.notes {
-		list[k] = n.transfer(ns, a.charges[0], a.First, uint64(k), a.First)
+// transfersOf writes notes about a receipt down on the account of a charge, beside something.
+func transfersOf(notes []Note, ns Namespace, c Charge, beside, about ledgers.ID,
+) []ledgers.Transfer {
+	list := make([]ledgers.Transfer, len(notes))
+	for k, n := range notes {
+		list[k] = n.transfer(ns, c, beside, uint64(k), about)
 	}
 	return list
 }
 
+// noted returns the transfers of the attempt's notes.
+func (a Attempt) noted(ns Namespace) []ledgers.Transfer {
+	if len(a.notes) == 0 { // a payment may have no charges either
+		return nil
+	}
+	return transfersOf(a.notes, ns, a.charges[0], a.First, a.First)
+}
+
 // notesBeside returns the transfers of notes beside what ended a hold, or corrected it.
 func (h Hold) notesBeside(ns Namespace, beside ledgers.ID, notes []Note) []ledgers.Transfer {
-	list := make([]ledgers.Transfer, len(notes))
-	for k, n := range notes {
-		list[k] = n.transfer(ns, h.Charges[h.noteAt], beside, uint64(k), h.First)
-	}
-	return list
+	return transfersOf(notes, ns, h.Charges[h.noteAt], beside, h.First)
 }
 
 // notesOf reads notes.
@@ -107,34 +112,12 @@ func (ns Namespace) notesIn(found map[ledgers.ID]ledgers.Transfer, beside ledger
 	return list
 }
 
-// membersAndNotes also returns the notes beside a transfer.
-func (b *Book) membersAndNotes(ctx context.Context, first ledgers.Transfer, beside ledgers.ID,
-) (members, notes []ledgers.Transfer, err error) {
-	ids := make([]ledgers.ID, maxCharges-1)
-	for i := range ids {
-		ids[i] = b.namespace.MemberTransfer(first.ID, i+1)
-	}
-	found, err := b.lookup(ctx, slices.Concat(ids, b.namespace.noteIDs(beside)))
-	if err != nil {
-		return nil, nil, err
-	}
-	members = []ledgers.Transfer{first}
-	for _, id := range ids {
-		m, ok := found[id]
-		if !ok || m.Code != first.Code {
-			break
-		}
-		members = append(members, m)
-	}
-	return members, b.namespace.notesIn(found, beside), nil
-}
-
 // withNotes returns the hold with what was noted when it was made.
 func (h Hold) withNotes(notes []ledgers.Transfer) Hold {
 	h.Notes = notesOf(notes)
-	for _, t := range notes {
+	if len(notes) > 0 { // all are on one account
 		h.noteAt = max(0, slices.IndexFunc(h.members, func(m ledgers.Transfer) bool {
-			return m.DebitAccountID == t.DebitAccountID
+			return m.DebitAccountID == notes[0].DebitAccountID
 		}))
 	}
 	return h

@@ -35,6 +35,15 @@ func (l *Limiter) keeps(h accounts.Hold, noted bool) error {
 	return nil
 }
 
+// keepsOn is keeps for what is done with reservations only.
+func (l *Limiter) keepsOn(h accounts.Hold, noted bool) error {
+	err := l.keeps(h, noted)
+	if err == nil && h.Check {
+		return badRequest("the receipt is a check's: it can only be released")
+	}
+	return err
+}
+
 // hold finds what a receipt stands for.
 func (l *Limiter) hold(ctx context.Context, receipt ledgers.ID) (accounts.Hold, error) {
 	h, found, err := l.book.Hold(ctx, receipt, l.limits.Load().on)
@@ -71,28 +80,33 @@ func (l *Limiter) Held(ctx context.Context, receipt ledgers.ID) (Held, error) {
 	if err != nil {
 		return Held{}, err
 	}
+	return heldOf(h), nil
+}
+
+func heldOf(h accounts.Hold) Held {
 	held := Held{Notes: h.Notes}
 	for _, c := range h.Charges {
 		held.Members = append(held.Members, Member{
 			Limit: c.Limit.Name, Subject: c.Subject, Cost: c.Amount,
 		})
 	}
-	return held, nil
+	return held
 }
 
 // Correct books what a settled reservation really took in place of what was booked, by entries that
-// take the others' place. The settlement's Members and Annotation are required. The id is scoped to
-// the reservation: sent again it is answered the same and corrected once; of several corrections
-// the last counts. Errors: CodeIDConflict where the id named another correction,
+// take the others' place. The settlement's Of, or its Members and Annotation, is required. The id
+// is scoped to the reservation: sent again it is answered the same and corrected once; of several
+// corrections the last counts. Errors: CodeIDConflict where the id named another correction,
 // CodeReservationClosed where the reservation was not settled, and those of [Limiter.Settle].
 func (l *Limiter) Correct(ctx context.Context, id string, s Settlement) (Settled, error) {
 	err := checkID(id, true)
 	if err != nil {
 		return Settled{}, err
 	}
-	return l.settleHold(ctx, s, true, func(ctx context.Context, h accounts.Hold, actual []uint64,
+	return l.settleHold(ctx, s, func(ctx context.Context, h accounts.Hold, actual []uint64,
+		annotation *accounts.Annotation,
 	) (accounts.Settlement, error) {
-		done, err := l.book.Correct(ctx, h, id, actual, s.Annotation)
+		done, err := l.book.Correct(ctx, h, id, actual, annotation)
 		switch {
 		case err == nil && done.Outcome == accounts.Conflict:
 			return done, spent(accounts.Conflict, id)

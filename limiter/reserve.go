@@ -24,6 +24,9 @@ type Settlement struct {
 	// CostIn, in place of Cost, is asked for it once it is known what the limit counts: the smallest
 	// units of an asset, or with nil plain units. Its error is what Settle returns.
 	CostIn func(asset *Asset) (uint64, error)
+	// Of, in place of all else but the receipt, is asked for the rest once it is known what is held.
+	// Its error is what Settle returns.
+	Of func(Held) (Settlement, error)
 	// Annotation is kept in the ledger beside the settlement, of a reservation that was made with
 	// notes, and of no other.
 	Annotation *accounts.Annotation
@@ -96,39 +99,33 @@ func checkHold(hold time.Duration) error {
 // holds are slots, or where the receipt is a check's; CodeUnknownLimit where a limit of it is not
 // configured any more. After CodeLedgerUnavailable the outcome is unknown: the same call will tell.
 func (l *Limiter) Settle(ctx context.Context, s Settlement) (Settled, error) {
-	if s.oneCost() == (len(s.Members) > 0) {
+	if s.Of == nil && s.oneCost() == (len(s.Members) > 0) {
 		err := badRequest("want either cost or limits")
 		l.metrics.failed(err)
 		return Settled{}, err
 	}
-	return l.settleHold(ctx, s, s.Annotation != nil, func(ctx context.Context, h accounts.Hold,
-		actual []uint64,
-	) (accounts.Settlement, error) {
-		return l.book.Settle(ctx, h, actual, s.Annotation)
-	})
+	return l.settleHold(ctx, s, l.book.Settle)
 }
 
 // oneCost reports whether a settlement has a cost of its own.
 func (s Settlement) oneCost() bool { return s.Cost != nil || s.CostIn != nil }
 
 // settleHold settles or corrects a reservation by a call of the books, which is told what each of
-// its charges really took. Noted says that the call brings notes.
-func (l *Limiter) settleHold(ctx context.Context, s Settlement, noted bool,
-	by func(ctx context.Context, h accounts.Hold, actual []uint64) (accounts.Settlement, error),
+// its charges really took.
+func (l *Limiter) settleHold(ctx context.Context, s Settlement,
+	by func(context.Context, accounts.Hold, []uint64, *accounts.Annotation,
+	) (accounts.Settlement, error),
 ) (Settled, error) {
 	var hold accounts.Hold
 	var done accounts.Settlement
-	err := l.onHold(ctx, s.Receipt, noted, func(ctx context.Context, h accounts.Hold,
+	err := l.onHold(ctx, s.Receipt, func(ctx context.Context, h accounts.Hold,
 	) (accounts.Result, error) {
-		if h.Check {
-			return accounts.Result{}, badRequest("the receipt is a check's: it can only be released")
-		}
-		actual, err := l.actual(h, s)
+		actual, annotation, err := l.took(h, s)
 		if err != nil {
 			return accounts.Result{}, err
 		}
 		hold = h
-		done, err = by(ctx, h, actual)
+		done, err = by(ctx, h, actual, annotation)
 		return done.Result, err
 	})
 	if err != nil {
@@ -143,16 +140,36 @@ func (l *Limiter) settleHold(ctx context.Context, s Settlement, noted bool,
 	return settled, nil
 }
 
+// took returns what a settlement says of each charge of a reservation, and what is kept beside it.
+func (l *Limiter) took(h accounts.Hold, s Settlement) ([]uint64, *accounts.Annotation, error) {
+	var err error
+	if s.Of != nil {
+		s, err = s.Of(heldOf(h))
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	err = l.keepsOn(h, s.Annotation != nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	actual, err := l.actual(h, s)
+	return actual, s.Annotation, err
+}
+
 // Release gives back all that a reservation holds, or what a check took and has not come back yet.
 // Released again it is replayed. Errors are as of [Limiter.Settle], and: CodeIDExpired where all of
 // it has come back by itself, CodeReservationClosed for a check that took credits, which it keeps.
 func (l *Limiter) Release(ctx context.Context, receipt ledgers.ID) (Settled, error) {
 	var hold accounts.Hold
 	var result accounts.Result
-	err := l.onHold(ctx, receipt, false, func(ctx context.Context, h accounts.Hold,
+	err := l.onHold(ctx, receipt, func(ctx context.Context, h accounts.Hold,
 	) (accounts.Result, error) {
+		err := l.keeps(h, false)
+		if err != nil {
+			return accounts.Result{}, err
+		}
 		hold = h
-		var err error
 		result, err = l.book.Release(ctx, h)
 		return result, err
 	})
@@ -185,13 +202,13 @@ func (l *Limiter) renew(ctx context.Context, receipt ledgers.ID, hold time.Durat
 	}
 	var charges []charge
 	var result accounts.Result
-	err = l.onHold(ctx, receipt, false, func(ctx context.Context, h accounts.Hold,
+	err = l.onHold(ctx, receipt, func(ctx context.Context, h accounts.Hold,
 	) (accounts.Result, error) {
-		if h.Check {
-			return accounts.Result{}, badRequest("the receipt is a check's: it can only be released")
+		err := l.keepsOn(h, false)
+		if err != nil {
+			return accounts.Result{}, err
 		}
 		charges = l.chargesOf(h)
-		var err error
 		result, err = l.book.Renew(ctx, h, uint32(hold/time.Second))
 		return result, err
 	})
@@ -204,19 +221,14 @@ func (l *Limiter) renew(ctx context.Context, receipt ledgers.ID, hold time.Durat
 }
 
 // onHold finds what a receipt stands for and ends or renews it by a call of the books. It returns
-// the error to answer with, nil if that was done now or before. Noted says that the call brings
-// notes.
-func (l *Limiter) onHold(ctx context.Context, receipt ledgers.ID, noted bool,
+// the error to answer with, nil if that was done now or before.
+func (l *Limiter) onHold(ctx context.Context, receipt ledgers.ID,
 	end func(context.Context, accounts.Hold) (accounts.Result, error),
 ) error {
 	ctx, cancel := detached(ctx, adminDeadline)
 	defer cancel()
 	for range maxMoves {
 		h, err := l.hold(ctx, receipt)
-		if err != nil {
-			return err
-		}
-		err = l.keeps(h, noted)
 		if err != nil {
 			return err
 		}

@@ -67,42 +67,44 @@ func (b *Breaker) book(ctx context.Context, receipt ledgers.ID, usage Usage, kin
 	by func(context.Context, limiter.Settlement) (limiter.Settled, error),
 ) (Settlement, error) {
 	plan := b.plan.Load()
-	held, err := b.limiter.Held(ctx, receipt)
-	if err != nil {
-		return Settlement{}, err
-	}
-	authorized, ok := unpack(held.Notes)
-	budget := plan.byLimit[held.Members[0].Limit]
-	if !ok || budget == "" {
-		return Settlement{}, &limiter.Error{
-			Code: limiter.CodeReservationUnknown, Detail: fmt.Sprintf("%s is no call's receipt", receipt),
+	var budget, subject string
+	var authorized callNotes
+	settled, err := by(ctx, limiter.Settlement{Receipt: receipt, Of: func(held limiter.Held,
+	) (limiter.Settlement, error) {
+		var ok bool
+		authorized, ok = unpack(held.Notes)
+		budget, subject = plan.byLimit[held.Members[0].Limit], held.Members[0].Subject
+		if !ok || budget == "" {
+			return limiter.Settlement{}, &limiter.Error{
+				Code: limiter.CodeReservationUnknown, Detail: fmt.Sprintf("%s is no call's receipt", receipt),
+			}
 		}
-	}
-	n, err := usage.books(plan, authorized)
+		n, err := usage.books(plan, authorized)
+		n.kind = kind
+		return usage.settlement(n, held.Members), err
+	}})
 	if err != nil {
 		return Settlement{}, err
 	}
-	n.kind = kind
-	s := limiter.Settlement{
-		Receipt: receipt, Annotation: &accounts.Annotation{Sent: usage.sent(), Notes: n.pack},
-	}
-	booked := Amount{Tokens: n.sum(), USD: n.usd}
-	for _, m := range held.Members {
-		m.Cost = *booked.of(m.Limit)
-		s.Members = append(s.Members, m)
-	}
-	settled, err := by(ctx, s)
-	if err != nil {
-		return Settlement{}, err
-	}
-	n, _ = unpack(settled.Notes) // of the first time, if it was sent before
+	n, _ := unpack(settled.Notes) // of the first time, if it was sent before
 	answer := answerOf(settled, n)
 	if authorized.usd == 0 {
 		answer.Known = answer.Known &&
-			b.readUSD(ctx, plan.budgets[budget], held.Members[0].Subject, &answer.Remaining)
+			b.readUSD(ctx, plan.budgets[budget], subject, &answer.Remaining)
 	}
 	b.metrics.booked(budget, n, settled.Replayed)
 	return answer, nil
+}
+
+// settlement books what the notes say for the members of a reservation.
+func (u Usage) settlement(n callNotes, members []limiter.Member) limiter.Settlement {
+	booked := Amount{Tokens: n.sum(), USD: n.usd}
+	for i, m := range members {
+		members[i].Cost = *booked.of(m.Limit)
+	}
+	return limiter.Settlement{
+		Members: members, Annotation: &accounts.Annotation{Sent: u.sent(), Notes: n.pack},
+	}
 }
 
 // sent returns the usage as it was sent.

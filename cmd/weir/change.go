@@ -32,14 +32,11 @@ sent again is answered the same and moves it once, for ever.`,
 			if err != nil {
 				return err
 			}
-			weir, err := a.client()
+			weir, id, err := a.named(cmd, id)
 			if err != nil {
 				return err
 			}
-			request.ID, err = idOr(cmd, id)
-			if err != nil {
-				return err
-			}
+			request.ID = id
 			decision, err := weir.Transfer(cmd.Context(), request)
 			return a.decided(cmd, decision, err)
 		},
@@ -100,11 +97,7 @@ func newMovementCommand(name string,
 		Use:  name + " ASSET SUBJECT AMOUNT",
 		Args: wantArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			weir, err := a.client()
-			if err != nil {
-				return err
-			}
-			id, err = idOr(cmd, id)
+			weir, id, err := a.named(cmd, id)
 			if err != nil {
 				return err
 			}
@@ -155,11 +148,7 @@ func newChangeCommand(name string,
 			if err != nil {
 				return err
 			}
-			weir, err := a.client()
-			if err != nil {
-				return err
-			}
-			id, err = idOr(cmd, id)
+			weir, id, err := a.named(cmd, id)
 			if err != nil {
 				return err
 			}

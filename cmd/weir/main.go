@@ -202,6 +202,16 @@ func idOr(cmd *cobra.Command, id string) (string, error) {
 	return id, err
 }
 
+// named returns a client for a change, and the change's id as of [idOr].
+func (a *asker) named(cmd *cobra.Command, id string) (*client.Client, string, error) {
+	weir, err := a.client()
+	if err != nil {
+		return nil, "", err
+	}
+	id, err = idOr(cmd, id)
+	return weir, id, err
+}
+
 // addIDFlag lets a change that needs an id be given one.
 func addIDFlag(cmd *cobra.Command, id *string) {
 	cmd.Flags().StringVar(id, "id", "",

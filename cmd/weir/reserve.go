@@ -208,11 +208,7 @@ While the ledger is away the usage is spooled, and booked later.`,
 			if err != nil {
 				return err
 			}
-			weir, err := a.client()
-			if err != nil {
-				return err
-			}
-			id, err = idOr(cmd, id)
+			weir, id, err := a.named(cmd, id)
 			if err != nil {
 				return err
 			}

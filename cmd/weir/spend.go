@@ -337,14 +337,11 @@ a call is settled. The same id sent again is answered the same and corrects once
 			if r.Route == wire.RouteModel && input+output+money == "" {
 				return fmt.Errorf("correct: want --input, --output or --usd")
 			}
-			weir, err := a.client()
+			weir, id, err := a.named(cmd, r.ID)
 			if err != nil {
 				return err
 			}
-			r.ID, err = idOr(cmd, r.ID)
-			if err != nil {
-				return err
-			}
+			r.ID = id
 			s, err := weir.Correct(cmd.Context(), r)
 			if err != nil {
 				return a.failure(err)

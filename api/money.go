@@ -13,11 +13,7 @@ import (
 // transfer moves money within a limit.
 func (s *Server) transfer(c echo.Context) error {
 	var body wire.TransferRequest
-	err := readJSON(c, &body)
-	if err != nil {
-		return err
-	}
-	id, err := idOf(c, body.ID)
+	id, err := readNamed(c, &body, &body.ID)
 	switch {
 	case err != nil:
 		return err
@@ -50,11 +46,7 @@ func (s *Server) move(c echo.Context,
 	apply func(context.Context, limiter.Movement) (limiter.Moved, error),
 ) error {
 	var body wire.MovementRequest
-	err := readJSON(c, &body)
-	if err != nil {
-		return err
-	}
-	id, err := idOf(c, body.ID)
+	id, err := readNamed(c, &body, &body.ID)
 	switch {
 	case err != nil:
 		return err

@@ -60,6 +60,15 @@ func readJSON(c echo.Context, body any) error {
 	return readBody(c, maxBody, func(data []byte) error { return decode(data, allLevels, body) })
 }
 
+// readNamed reads the body of a call, and the call's id, which may be in the body.
+func readNamed(c echo.Context, body any, inBody *string) (id string, err error) {
+	err = readJSON(c, body)
+	if err != nil {
+		return "", err
+	}
+	return idOf(c, *inBody)
+}
+
 // decodeCheck reads a check.
 func decodeCheck(data []byte, body *wire.CheckRequest) error {
 	if plainCheck(data, body) {

@@ -21,11 +21,7 @@ var usd = limiter.Asset{Code: "USD", Scale: spend.Decimals}
 // budget is closed is an answer like another.
 func (s *Server) authorize(c echo.Context) error {
 	var body wire.SpendRequest
-	err := readJSON(c, &body)
-	if err != nil {
-		return err
-	}
-	id, err := idOf(c, body.ID)
+	id, err := readNamed(c, &body, &body.ID)
 	switch {
 	case err != nil:
 		return err
@@ -93,11 +89,7 @@ func (s *Server) settleSpend(c echo.Context) error {
 // correct books what a settled call really took.
 func (s *Server) correct(c echo.Context) error {
 	var body wire.CorrectionRequest
-	err := readJSON(c, &body)
-	if err != nil {
-		return err
-	}
-	id, err := idOf(c, body.ID)
+	id, err := readNamed(c, &body, &body.ID)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"weir/accounts"
+	"weir/ledgers"
 	"weir/limiter"
 )
 
@@ -261,6 +262,4 @@ func (p *Plan) modelName(number uint16) string {
 }
 
 // USD writes millionths of USD as a decimal number.
-func USD(millionths uint64) string {
-	return fmt.Sprintf("%d.%06d", millionths/perMillion, millionths%perMillion)
-}
+func USD(millionths uint64) string { return usd().Format(ledgers.AmountOf(millionths)) }

@@ -63,7 +63,7 @@ func (m *mix) settle() {
 		}
 	}
 	if len(s.Members) == 0 {
-		s.Cost = new(uint64)
+		s.CostIn = costing(0)
 	}
 	got, err := n.limiter.Settle(context.Background(), s)
 	now := m.clock.Now()

@@ -18,11 +18,9 @@ const maxMoves = 8
 type Settlement struct {
 	// Receipt is the reservation's, or an older one from before it was renewed.
 	Receipt ledgers.ID
-	// Cost is for a reservation on one limit, slots of concurrency limits apart. Nil where Members
-	// say it.
-	Cost *uint64
-	// CostIn, in place of Cost, is asked for it once it is known what the limit counts: the smallest
-	// units of an asset, or with nil plain units. Its error is what Settle returns.
+	// CostIn is for a reservation on one limit, slots of concurrency limits apart. It is asked for the
+	// cost once it is known what the limit counts: the smallest units of an asset, or with nil plain
+	// units. Its error is what Settle returns. Nil where Members say it.
 	CostIn func(asset *Asset) (uint64, error)
 	// Of, in place of all else but the receipt, is asked for the rest once it is known what is held.
 	// Its error is what Settle returns.
@@ -99,16 +97,13 @@ func checkHold(hold time.Duration) error {
 // holds are slots, or where the receipt is a check's; CodeUnknownLimit where a limit of it is not
 // configured any more. After CodeLedgerUnavailable the outcome is unknown: the same call will tell.
 func (l *Limiter) Settle(ctx context.Context, s Settlement) (Settled, error) {
-	if s.Of == nil && s.oneCost() == (len(s.Members) > 0) {
+	if s.Of == nil && (s.CostIn != nil) == (len(s.Members) > 0) {
 		err := badRequest("want either cost or limits")
 		l.metrics.failed(err)
 		return Settled{}, err
 	}
 	return l.settleHold(ctx, s, l.book.Settle)
 }
-
-// oneCost reports whether a settlement has a cost of its own.
-func (s Settlement) oneCost() bool { return s.Cost != nil || s.CostIn != nil }
 
 // settleHold settles or corrects a reservation by a call of the books, which is told what each of
 // its charges really took.
@@ -335,7 +330,7 @@ func (l *Limiter) actual(h accounts.Hold, s Settlement) ([]uint64, error) {
 	switch {
 	case wanted == 0:
 		return nil, badRequest("the reservation holds slots: it can only be released or renewed")
-	case s.oneCost() && wanted > 1:
+	case s.CostIn != nil && wanted > 1:
 		return nil, badRequest("the reservation is of %d limits: want limits, with a cost each", wanted)
 	case s.CostIn != nil:
 		cost, err := s.CostIn(l.assetOf(h, named))
@@ -343,8 +338,6 @@ func (l *Limiter) actual(h accounts.Hold, s Settlement) ([]uint64, error) {
 			return nil, err
 		}
 		members = []Member{{Cost: cost}}
-	case s.Cost != nil:
-		members = []Member{{Cost: *s.Cost}}
 	case len(members) != wanted:
 		return nil, badRequest("limits: want each of the reservation once, %d and not %d",
 			wanted, len(members))

@@ -16,6 +16,11 @@ import (
 	"weir/limiter"
 )
 
+// costing is a cost in whatever units a limit counts.
+func costing(n uint64) func(*limiter.Asset) (uint64, error) {
+	return func(*limiter.Asset) (uint64, error) { return n, nil }
+}
+
 func budget(name string, quota uint64, window time.Duration) limiter.Limit {
 	return limiter.Limit{Name: name, Kind: limiter.Budget, Quota: quota, Window: window}
 }
@@ -55,7 +60,9 @@ func reserved(t testing.TB, l *limiter.Limiter, r limiter.Request) limiter.Decis
 
 func settle(t testing.TB, l *limiter.Limiter, receipt ledgers.ID, cost uint64) limiter.Settled {
 	t.Helper()
-	s, err := l.Settle(context.Background(), limiter.Settlement{Receipt: receipt, Cost: &cost})
+	s, err := l.Settle(context.Background(), limiter.Settlement{
+		Receipt: receipt, CostIn: costing(cost),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +70,9 @@ func settle(t testing.TB, l *limiter.Limiter, receipt ledgers.ID, cost uint64) l
 }
 
 func settleCode(l *limiter.Limiter, receipt ledgers.ID, cost uint64) limiter.Code {
-	_, err := l.Settle(context.Background(), limiter.Settlement{Receipt: receipt, Cost: &cost})
+	_, err := l.Settle(context.Background(), limiter.Settlement{
+		Receipt: receipt, CostIn: costing(cost),
+	})
 	return codeOf(err)
 }
 
@@ -505,8 +514,8 @@ func TestSettlementsRefused(t *testing.T) {
 		return changed
 	}
 	for name, s := range map[string]limiter.Settlement{
-		"nothing said": {}, "one cost for three": {Cost: &cost},
-		"cost and limits": {Cost: &cost, Members: whole}, "one too few": {Members: whole[:2]},
+		"nothing said": {}, "one cost for three": {CostIn: costing(cost)},
+		"cost and limits": {CostIn: costing(cost), Members: whole}, "one too few": {Members: whole[:2]},
 		"one twice":     {Members: change(2, whole[1])},
 		"whose":         {Members: change(1, limiter.Member{Limit: "spend", Cost: 2})},
 		"another limit": {Members: change(0, limiter.Member{Limit: "other", Cost: 2})},
@@ -628,7 +637,7 @@ func TestReservationsFailClosed(t *testing.T) {
 		func() (limiter.Code, bool) {
 			cost := uint64(3)
 			s, err := l.Settle(context.Background(),
-				limiter.Settlement{Receipt: held.Transfer, Cost: &cost})
+				limiter.Settlement{Receipt: held.Transfer, CostIn: costing(cost)})
 			return codeOf(err), s.Replayed
 		},
 	} {

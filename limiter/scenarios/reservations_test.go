@@ -11,6 +11,11 @@ import (
 	"weir/limiter"
 )
 
+// costing is a cost in whatever units a limit counts.
+func costing(n uint64) func(*limiter.Asset) (uint64, error) {
+	return func(*limiter.Asset) (uint64, error) { return n, nil }
+}
+
 // settled settles a reservation, with this cost where it books on one limit.
 func (n *node) settled(t testing.TB, receipt ledgers.ID, cost uint64) limiter.Settled {
 	t.Helper()
@@ -22,7 +27,9 @@ func (n *node) settled(t testing.TB, receipt ledgers.ID, cost uint64) limiter.Se
 }
 
 func (n *node) trySettle(receipt ledgers.ID, cost uint64) (limiter.Settled, error) {
-	return n.Settle(context.Background(), limiter.Settlement{Receipt: receipt, Cost: &cost})
+	return n.Settle(context.Background(), limiter.Settlement{
+		Receipt: receipt, CostIn: costing(cost),
+	})
 }
 
 // release gives a reservation or a check back.
